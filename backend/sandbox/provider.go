@@ -1,0 +1,182 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Errors that every provider wraps. Callers match them with errors.Is.
+var (
+	ErrSpec        = errors.New("invalid sandbox spec")
+	ErrRef         = errors.New("invalid sandbox reference")
+	ErrGone        = errors.New("the sandbox is gone")        // removed; nothing to attach to
+	ErrStopped     = errors.New("the sandbox is stopped")     // there, and could not be started
+	ErrUnreachable = errors.New("the sandbox is unreachable") // engine or guest silent; the binding holds
+	ErrForeign     = errors.New("the sandbox is not ours")    // it lacks our labels, or has another's
+	ErrNoWall      = errors.New("no wall is available")       // neither an engine nor bubblewrap
+	ErrUnsupported = errors.New("not supported behind this wall")
+)
+
+// DialFunc opens one connection to a sandbox's guest.
+type DialFunc func(ctx context.Context) (net.Conn, error)
+
+// Handle is a live address of a sandbox. It is never stored: [Handle.Ref] is.
+type Handle struct {
+	BaseURL   string
+	SandboxID string
+	ShortID   string // the hostname inside, and what people are shown
+	GuestID   string // the id that the guest greets with
+	Workdir   string
+	Auth      Auth
+	Dial      DialFunc
+}
+
+// Ref returns the durable address of the handle.
+func (h Handle) Ref() (Ref, error) { return EncodeRef(h.BaseURL, h.SandboxID) }
+
+// Auth yields the headers that a request to a sandbox carries. It is asked for
+// every request, so that a credential is never kept.
+type Auth interface {
+	Headers(ctx context.Context) (http.Header, error)
+}
+
+// StaticAPIKey reads a key from the environment variable EnvName at every
+// request and sends it as HeaderName. An unset variable means no header.
+type StaticAPIKey struct {
+	EnvName    string // SANDBOX_API_KEY when empty
+	HeaderName string // X-AIO-API-Key when empty
+}
+
+// Headers implements Auth.
+func (k StaticAPIKey) Headers(context.Context) (http.Header, error) {
+	env, name := k.EnvName, k.HeaderName
+	if env == "" {
+		env = "SANDBOX_API_KEY"
+	}
+	if name == "" {
+		name = "X-AIO-API-Key"
+	}
+	h := http.Header{}
+	if v := os.Getenv(env); v != "" {
+		h.Set(name, v)
+	}
+	return h, nil
+}
+
+// Provider makes, finds and removes sandboxes. Its methods may be called from
+// several goroutines at once; calls for different root tasks do not wait for
+// each other.
+type Provider interface {
+	// Allocate makes a sandbox for a root task and returns when its guest is
+	// ready. The returned handle's sandbox belongs to that root task until
+	// Release. On any error, a ctx that ends included, what was made is removed
+	// before Allocate returns. A fault of the spec wraps ErrSpec and is found
+	// before anything is made.
+	Allocate(ctx context.Context, rootTaskID string, spec Spec) (Handle, error)
+
+	// Attach reconnects to the sandbox that ref names and starts it when it is
+	// stopped, paused or only created. It never makes one. The error wraps
+	// ErrGone, ErrStopped, ErrUnreachable, ErrForeign or ErrRef.
+	Attach(ctx context.Context, ref Ref) (Handle, error)
+
+	// Release removes every sandbox, of whatever generation, that was made for
+	// a root task, with all that belongs to it. It is idempotent: an unknown
+	// task is no error.
+	Release(ctx context.Context, rootTaskID string) error
+}
+
+// Found is a sandbox that a Lister or Inspector found.
+type Found struct {
+	Ref        Ref
+	ShortID    string
+	RootTaskID string // "" when its labels name none
+	Instance   string // the instance that made it
+	Condition  Condition
+	Image      string
+	CreatedAt  time.Time
+}
+
+// Lister lists the sandboxes that this instance has made, running or not.
+type Lister interface {
+	List(ctx context.Context) ([]Found, error)
+}
+
+// Inspector reads the condition of one sandbox back from the engine or the
+// kernel. A sandbox that is not there is not an error: its state is StateLost.
+type Inspector interface {
+	Inspect(ctx context.Context, ref Ref) (Condition, error)
+}
+
+// Starter and Stopper start and stop a sandbox and keep its contents.
+type Starter interface {
+	Start(ctx context.Context, ref Ref) (Handle, error)
+}
+
+// Stopper is described at Starter.
+type Stopper interface {
+	Stop(ctx context.Context, ref Ref) error
+}
+
+// Remover removes one sandbox by its address, whatever its root task: the
+// reaper's verb. A missing sandbox is no error.
+type Remover interface {
+	Remove(ctx context.Context, ref Ref) error
+}
+
+// Watcher reports changes that it did not cause as well as those it did. Watch
+// blocks until ctx ends and calls report from one goroutine; after every
+// reconnect it calls relist first, because changes may have been missed.
+type Watcher interface {
+	Watch(ctx context.Context, report func(Change), relist func()) error
+}
+
+// Change is one observed change of a sandbox.
+type Change struct {
+	Ref       Ref
+	Condition Condition
+}
+
+// Describer says what a live sandbox is, for the container card: facts read
+// back from the engine or kernel, never from the spec.
+type Describer interface {
+	Describe(ctx context.Context, ref Ref) (Description, error)
+}
+
+// Description is what a Describer read back.
+type Description struct {
+	ID          string            `json:"id"`
+	ShortID     string            `json:"short_id"`
+	Name        string            `json:"name"`
+	Image       string            `json:"image"`
+	ImageDigest string            `json:"image_digest"`
+	StartedAt   time.Time         `json:"started_at"`
+	Mounts      []Mount           `json:"mounts"`
+	Limits      map[string]string `json:"limits"`
+	NotEnforced []string          `json:"not_enforced"` // limits that were asked for and are not enforced
+	Network     string            `json:"network"`
+	User        string            `json:"user"`
+	Notes       []string          `json:"notes"` // what holds only in part here, in plain words
+}
+
+// Logger yields the last lines that a sandbox's own process wrote.
+type Logger interface {
+	Logs(ctx context.Context, ref Ref, tail int) (io.ReadCloser, error)
+}
+
+// Step is one step of an Allocate, in the order they happen: "create", "start",
+// "guest ready".
+type Step struct {
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+}
+
+// Progress is a Provider that tells the steps of an Allocate while it runs.
+// report is called from one goroutine at a time and must not block.
+type Progress interface {
+	AllocateWithProgress(ctx context.Context, rootTaskID string, spec Spec, report func(Step)) (Handle, error)
+}

@@ -1,0 +1,193 @@
+package sandbox
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Wall says how a sandbox is kept apart from its host.
+type Wall string
+
+// The walls. An empty Wall lets the application choose one that is safe: it
+// never chooses WallLocal.
+const (
+	WallDocker    Wall = "docker"
+	WallNamespace Wall = "namespace"
+	WallRemote    Wall = "remote"
+	WallLocal     Wall = "local"
+)
+
+// DefaultWorkdir is where the workspace appears inside a sandbox.
+const DefaultWorkdir = "/workspace"
+
+// Spec asks for a sandbox. The zero value asks for the provider's defaults.
+type Spec struct {
+	Wall      Wall                `json:"wall,omitempty"`
+	Image     string              `json:"image,omitempty"`
+	Wire      string              `json:"wire,omitempty"`      // "" for a guest, "aio" for an image that serves the AIO API
+	User      string              `json:"user,omitempty"`      // "host" (default), "image", "root"
+	Workdir   string              `json:"workdir,omitempty"`   // DefaultWorkdir when empty
+	Workspace string              `json:"workspace,omitempty"` // host directory mounted read-write at Workdir
+	Mounts    []Mount             `json:"mounts,omitempty"`
+	Resources map[string]string   `json:"resources,omitempty"` // passed on untouched; each provider validates its own keys
+	Env       map[string]EnvValue `json:"env,omitempty"`
+	Network   Network             `json:"network"`
+}
+
+// EnvValue is a literal, or the name of a host variable that is read when a
+// command is started, so that a secret is never stored.
+type EnvValue struct {
+	Literal  string `json:"literal,omitempty"`
+	FromHost string `json:"from_host,omitempty"`
+}
+
+// NetworkMode says what a sandbox can reach.
+type NetworkMode string
+
+// The network modes. NetworkProxy is refused by name until the relay exists.
+const (
+	NetworkNone  NetworkMode = "none"
+	NetworkProxy NetworkMode = "proxy"
+	NetworkOpen  NetworkMode = "open"
+)
+
+// DefaultNetwork is the mode of a Spec that names none.
+const DefaultNetwork = NetworkNone
+
+// Network is a sandbox's network policy.
+type Network struct {
+	Mode NetworkMode `json:"mode,omitempty"`
+}
+
+// Mode says whether a mount can be written.
+type Mode string
+
+// The mount modes; an empty Mode is ReadWrite.
+const (
+	ReadWrite Mode = "rw"
+	ReadOnly  Mode = "ro"
+)
+
+// MountKind says what a mount's Source names.
+type MountKind string
+
+// The mount kinds; an empty MountKind is LocalPath.
+const (
+	LocalPath MountKind = "local-path"
+	Volume    MountKind = "volume"
+	NAS       MountKind = "nas"
+	PVC       MountKind = "pvc"
+)
+
+// Mount puts a host directory, file or volume into a sandbox.
+type Mount struct {
+	Source string    `json:"source"`
+	Target string    `json:"target"`
+	Mode   Mode      `json:"mode,omitempty"`
+	Kind   MountKind `json:"kind,omitempty"`
+}
+
+// FieldError names the field of a Spec (or of a configuration) that is wrong,
+// in the spelling of its JSON, and says what to do about it.
+type FieldError struct {
+	Field  string // for example mounts[1].mode
+	Reason string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// Unwrap makes every FieldError match ErrSpec.
+func (e *FieldError) Unwrap() error { return ErrSpec }
+
+// Validate checks what is the same behind every wall and touches nothing: the
+// wall, user, network and mode words, absolute and unique targets, kinds. It
+// returns a *FieldError for the first fault.
+func (s Spec) Validate() error {
+	switch s.Wall {
+	case "", WallDocker, WallNamespace, WallRemote, WallLocal:
+	default:
+		return &FieldError{"wall", fmt.Sprintf("unknown wall %q; choose docker, namespace, remote or local", s.Wall)}
+	}
+	switch s.User {
+	case "", "host", "image", "root":
+	default:
+		return &FieldError{"user", fmt.Sprintf("unknown user %q; choose host, image or root", s.User)}
+	}
+	switch s.Network.Mode {
+	case "", NetworkNone, NetworkOpen:
+	case NetworkProxy:
+		return &FieldError{"network.mode", "proxy is not available in this version; choose none or open"}
+	default:
+		return &FieldError{"network.mode", fmt.Sprintf("unknown mode %q; choose none or open", s.Network.Mode)}
+	}
+	if s.Workdir != "" && !path.IsAbs(s.Workdir) {
+		return &FieldError{"workdir", fmt.Sprintf("%q is not absolute", s.Workdir)}
+	}
+	for name, v := range s.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return &FieldError{"env." + name, "a variable name has no '=' and is not empty"}
+		}
+		if v.Literal != "" && v.FromHost != "" {
+			return &FieldError{"env." + name, "give literal or from_host, not both"}
+		}
+	}
+	return s.validateMounts()
+}
+
+func (s Spec) validateMounts() error {
+	seen := map[string]int{path.Clean(s.WorkdirOrDefault()): -1}
+	for i, m := range s.Mounts {
+		at := func(field string) string { return fmt.Sprintf("mounts[%d].%s", i, field) }
+		switch m.Mode {
+		case "", ReadWrite, ReadOnly:
+		default:
+			return &FieldError{at("mode"), fmt.Sprintf("unknown mode %q; choose rw or ro", m.Mode)}
+		}
+		switch m.Kind {
+		case "", LocalPath, Volume, NAS, PVC:
+		default:
+			return &FieldError{at("kind"), fmt.Sprintf("unknown kind %q; choose local-path or volume", m.Kind)}
+		}
+		if m.Source == "" {
+			return &FieldError{at("source"), "is empty"}
+		}
+		if !path.IsAbs(m.Target) {
+			return &FieldError{at("target"), fmt.Sprintf("%q is not absolute", m.Target)}
+		}
+		target := path.Clean(m.Target)
+		if target == "/" {
+			return &FieldError{at("target"), "a mount cannot cover the whole root"}
+		}
+		if target == "/run/glovebox" || strings.HasPrefix(target, "/run/glovebox/") {
+			return &FieldError{at("target"), "/run/glovebox belongs to the guest"}
+		}
+		if j, ok := seen[target]; ok {
+			if j == -1 && s.Workspace != "" && m.Source == s.Workspace && m.Mode != ReadOnly {
+				continue // the workspace listed by hand: one mount, not two
+			}
+			if j == -1 && s.Workspace == "" {
+				continue
+			}
+			return &FieldError{at("target"), fmt.Sprintf("%s is mounted twice", target)}
+		}
+		seen[target] = i
+	}
+	return nil
+}
+
+// WorkdirOrDefault returns Workdir, or DefaultWorkdir when it is empty.
+func (s Spec) WorkdirOrDefault() string {
+	if s.Workdir == "" {
+		return DefaultWorkdir
+	}
+	return s.Workdir
+}
+
+// NetworkOrDefault returns the network mode, or DefaultNetwork when none is named.
+func (s Spec) NetworkOrDefault() NetworkMode {
+	if s.Network.Mode == "" {
+		return DefaultNetwork
+	}
+	return s.Network.Mode
+}

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"encoding/binary"
+)
+
+// GuestConfig is what a provider tells a guest at its start, as JSON in the one
+// argument of "glovebox-guest serve --config". It holds no secret.
+type GuestConfig struct {
+	GuestID   string   `json:"guest_id"`   // the id that the guest proves peers against
+	PublicKey []byte   `json:"public_key"` // Ed25519, of the host that made the sandbox
+	Socket    string   `json:"socket"`     // path of a unix socket to listen on; or
+	ListenFD  int      `json:"listen_fd"`  // an inherited listener, when not 0
+	StateDir  string   `json:"state_dir"`  // journal and locks; survives the guest
+	LockFile  string   `json:"lock_file"`  // held by the guest for its life, when not ""
+	Workdir   string   `json:"workdir"`
+	Home      string   `json:"home"`
+	User      string   `json:"user"` // "host": the owner of Workdir; "root"; or "UID:GID"
+	Tag       Tag      `json:"tag"`
+	Env       []string `json:"env"` // for every command, after the guest's own
+}
+
+// Tag is how the guest knows the processes of a call.
+type Tag string
+
+// The tags: an own supplementary group per call (docker), an own UTS namespace
+// per call (namespace).
+const (
+	TagGroup Tag = "gid"
+	TagUTS   Tag = "uts"
+)
+
+// The supplementary groups that TagGroup uses, one per running call.
+const (
+	FirstTagGroup = 50000
+	LastTagGroup  = 59999
+)
+
+// ProofMessage is what a Proof signs.
+func ProofMessage(nonce []byte, sandboxID string, version int) []byte {
+	m := append([]byte("glovebox-guest\x00"), nonce...)
+	m = append(m, sandboxID...)
+	return binary.BigEndian.AppendUint32(m, uint32(version))
+}
