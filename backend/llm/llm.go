@@ -1,0 +1,96 @@
+// Package llm is the vocabulary between an agent and a model, and the [Model]
+// interface that every model implements. It knows no vendor: those live in the
+// packages below it.
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+)
+
+// Role says who wrote a message.
+type Role string
+
+// The roles. Tool results travel in a message of RoleUser.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+)
+
+// Message is one message of a conversation.
+type Message struct {
+	Role   Role    `json:"role"`
+	Blocks []Block `json:"blocks"`
+}
+
+// Text returns a message of one text block.
+func Text(role Role, text string) Message {
+	return Message{Role: role, Blocks: []Block{{Text: text}}}
+}
+
+// Block is one part of a message: exactly one of its fields is set.
+type Block struct {
+	Text   string  `json:"text,omitempty"`
+	Image  *Image  `json:"image,omitempty"`
+	Use    *Use    `json:"use,omitempty"`
+	Result *Result `json:"result,omitempty"`
+}
+
+// Image is a picture for a model that can see.
+type Image struct {
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
+}
+
+// Use is a model's wish to call a tool. Its ID is the call's id.
+type Use struct {
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+// Result answers a Use.
+type Result struct {
+	ID      string  `json:"id"`
+	Text    string  `json:"text"`
+	Images  []Image `json:"images,omitempty"`
+	IsError bool    `json:"is_error"`
+}
+
+// Tool describes a tool to a model.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+}
+
+// Request is one request to a model.
+type Request struct {
+	Model     string
+	System    string
+	Messages  []Message
+	Tools     []Tool
+	MaxTokens int
+}
+
+// Event is one step of a model's answer: a piece of text, or, once and last,
+// the whole message.
+type Event struct {
+	Text    string   // appended to the text so far
+	Message *Message // the complete answer; the last event
+	Usage   Usage    // with Message
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Input  int `json:"input"`
+	Output int `json:"output"`
+}
+
+// Model answers requests. Stream yields events until the one that holds
+// Message, or one error, and then ends. Leaving the loop or ending ctx stops
+// the request. A Model may be used from several goroutines.
+type Model interface {
+	Stream(ctx context.Context, r Request) iter.Seq2[Event, error]
+}

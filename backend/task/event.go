@@ -1,0 +1,316 @@
+// Package task holds what can happen to a task and what follows from it: the
+// [Event] kinds with their payloads, and the fold of a task's events to its
+// [State]. It is pure: no clock, no I/O. The log is the truth; a State is only
+// ever made by folding it.
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// Kind names what happened. Kinds are never renamed: they are stored.
+type Kind string
+
+// Event is one entry of the log.
+type Event struct {
+	Seq        int64           `json:"seq"` // one sequence for the whole store
+	TaskID     string          `json:"task_id"`
+	RootTaskID string          `json:"root_task_id"`
+	Kind       Kind            `json:"kind"`
+	At         time.Time       `json:"at"`
+	Generation int64           `json:"generation"` // of the take-up that wrote it; 0 for a person or the host
+	Body       json.RawMessage `json:"body"`
+}
+
+// Payload is the body of an event.
+type Payload interface{ EventKind() Kind }
+
+// TaskCreated opens a task's log.
+type TaskCreated struct {
+	Title     string       `json:"title"`
+	Goal      string       `json:"goal"`
+	Model     string       `json:"model"`
+	Workspace string       `json:"workspace"` // absolute host directory
+	Spec      sandbox.Spec `json:"spec"`
+	Approvals Approvals    `json:"approvals"`
+	ParentID  string       `json:"parent_id"`
+	OneShot   bool         `json:"one_shot"` // the end of its first turn completes it
+}
+
+// Approvals says which tool calls wait for a person.
+type Approvals string
+
+// The approval modes.
+const (
+	ApproveAsk  Approvals = "ask"
+	ApproveAuto Approvals = "auto"
+)
+
+// LeaseGranted records a take-up: from here on this generation drives the task.
+type LeaseGranted struct {
+	Generation int64  `json:"generation"`
+	HostID     string `json:"host_id"`
+}
+
+// TaskHostBound binds a root task to a place. The last one wins.
+type TaskHostBound struct {
+	HostID       string       `json:"host_id"`
+	WorkspaceDir string       `json:"workspace_dir"`
+	ExecEnvRef   sandbox.Ref  `json:"exec_env_ref"` // "" on the local wall
+	Wall         sandbox.Wall `json:"wall"`
+	SandboxID    string       `json:"sandbox_id"` // short id
+	Image        string       `json:"image"`
+	Network      string       `json:"network"`
+	Reprovision  bool         `json:"reprovision"` // it replaces a sandbox that was lost
+}
+
+// SandboxStateChanged records a state that was observed or brought about.
+type SandboxStateChanged struct {
+	Condition sandbox.Condition `json:"condition"`
+	Ref       sandbox.Ref       `json:"ref"`
+	Detail    string            `json:"detail"` // a step, a cause in words, the last log lines
+}
+
+// MessagesAppended adds to the conversation.
+type MessagesAppended struct {
+	Messages []llm.Message `json:"messages"`
+	Usage    llm.Usage     `json:"usage"`
+	Notice   bool          `json:"notice"` // written by the host, for the model to know
+}
+
+// TaskWoken starts a turn, or goes on with one.
+type TaskWoken struct {
+	Cause string `json:"cause"` // "message", "approval", "take-up"
+}
+
+// SuspendReason says why a task does not run.
+type SuspendReason string
+
+// The reasons.
+const (
+	WaitingHuman SuspendReason = "waiting_human"
+	Interrupted  SuspendReason = "interrupted"
+	TurnFailed   SuspendReason = "turn_failed"
+)
+
+// TaskSuspended ends a turn, or parks it.
+type TaskSuspended struct {
+	Reason SuspendReason `json:"reason"`
+	WakeOn string        `json:"wake_on"` // "next-goal" or "approval-<call id>"
+	Detail string        `json:"detail"`
+}
+
+// TurnInterrupted says that a turn was stopped, and proves it.
+type TurnInterrupted struct {
+	Cause string               `json:"cause"` // "stop", "shutdown"
+	Kills []execenv.KillReport `json:"kills"`
+	Left  int                  `json:"left"` // processes of the turn's calls that are still alive
+	Took  time.Duration        `json:"took"`
+}
+
+// Actor says who made a tool call.
+type Actor string
+
+// The actors.
+const (
+	ActorAgent  Actor = "agent"
+	ActorPerson Actor = "person"
+)
+
+// ToolCallStarted is written before a call has any effect.
+type ToolCallStarted struct {
+	CallID string          `json:"call_id"`
+	Tool   string          `json:"tool"`
+	Input  json.RawMessage `json:"input"`
+	Actor  Actor           `json:"actor"`
+	Where  execenv.Where   `json:"where"`
+}
+
+// CallStatus says how a call ended.
+type CallStatus string
+
+// The statuses. CallUnknown means that it may or may not have happened.
+const (
+	CallOK          CallStatus = "ok"
+	CallError       CallStatus = "error"
+	CallTimeout     CallStatus = "timeout"
+	CallInterrupted CallStatus = "interrupted"
+	CallUnknown     CallStatus = "unknown"
+	CallLost        CallStatus = "lost" // the sandbox went away
+	CallDenied      CallStatus = "denied"
+)
+
+// ToolResultRecorded is a call's result: the text is for the model, the display
+// for the screen.
+type ToolResultRecorded struct {
+	CallID   string            `json:"call_id"`
+	Tool     string            `json:"tool"`
+	Status   CallStatus        `json:"status"`
+	Text     string            `json:"text"`
+	Images   []llm.Image       `json:"images"`
+	Display  json.RawMessage   `json:"display"` // by tool; see package tools
+	Files    map[string]string `json:"files"`   // path to hash: what the agent now knows of them
+	Where    execenv.Where     `json:"where"`
+	Duration time.Duration     `json:"duration"`
+}
+
+// ToolCallFinished closes a call, after its result has been acknowledged to the
+// place that ran it.
+type ToolCallFinished struct {
+	CallID string `json:"call_id"`
+}
+
+// ToolCallDenied says that a call was not made.
+type ToolCallDenied struct {
+	CallID string `json:"call_id"`
+	Reason string `json:"reason"`
+}
+
+// ToolCallApprovalRequested parks a call until a person decides.
+type ToolCallApprovalRequested struct {
+	CallID string          `json:"call_id"`
+	Tool   string          `json:"tool"`
+	Input  json.RawMessage `json:"input"`
+	Reason string          `json:"reason"`
+}
+
+// ToolCallApprovalResolved is the decision.
+type ToolCallApprovalResolved struct {
+	CallID string `json:"call_id"`
+	Allow  bool   `json:"allow"`
+	Reason string `json:"reason"`
+}
+
+// StepAttemptAbandoned says that a take-up found calls of an earlier generation
+// unfinished, and what it does about them.
+type StepAttemptAbandoned struct {
+	CallIDs []string `json:"call_ids"`
+	Detail  string   `json:"detail"`
+}
+
+// LLMRequestStarted and LLMRequestFinished bracket a request to a model.
+type LLMRequestStarted struct {
+	Model string `json:"model"`
+}
+
+// LLMRequestFinished is described at LLMRequestStarted.
+type LLMRequestFinished struct {
+	Model    string        `json:"model"`
+	Usage    llm.Usage     `json:"usage"`
+	Duration time.Duration `json:"duration"`
+	Error    string        `json:"error"`
+}
+
+// TaskCompleted, TaskFailed and TaskCancelled end a task for ever.
+type TaskCompleted struct {
+	Text string `json:"text"`
+}
+
+// TaskFailed is described at TaskCompleted.
+type TaskFailed struct {
+	Error string `json:"error"`
+}
+
+// TaskCancelled is described at TaskCompleted.
+type TaskCancelled struct {
+	Reason string `json:"reason"`
+}
+
+// The kinds, one per payload.
+const (
+	KindTaskCreated           Kind = "TaskCreated"
+	KindLeaseGranted          Kind = "LeaseGranted"
+	KindTaskHostBound         Kind = "TaskHostBound"
+	KindSandboxStateChanged   Kind = "SandboxStateChanged"
+	KindMessagesAppended      Kind = "MessagesAppended"
+	KindTaskWoken             Kind = "TaskWoken"
+	KindTaskSuspended         Kind = "TaskSuspended"
+	KindTurnInterrupted       Kind = "TurnInterrupted"
+	KindToolCallStarted       Kind = "ToolCallStarted"
+	KindToolResultRecorded    Kind = "ToolResultRecorded"
+	KindToolCallFinished      Kind = "ToolCallFinished"
+	KindToolCallDenied        Kind = "ToolCallDenied"
+	KindToolApprovalRequested Kind = "ToolCallApprovalRequested"
+	KindToolApprovalResolved  Kind = "ToolCallApprovalResolved"
+	KindStepAttemptAbandoned  Kind = "StepAttemptAbandoned"
+	KindLLMRequestStarted     Kind = "LLMRequestStarted"
+	KindLLMRequestFinished    Kind = "LLMRequestFinished"
+	KindTaskCompleted         Kind = "TaskCompleted"
+	KindTaskFailed            Kind = "TaskFailed"
+	KindTaskCancelled         Kind = "TaskCancelled"
+)
+
+// EventKind implements Payload.
+func (TaskCreated) EventKind() Kind               { return KindTaskCreated }
+func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
+func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
+func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
+func (MessagesAppended) EventKind() Kind          { return KindMessagesAppended }
+func (TaskWoken) EventKind() Kind                 { return KindTaskWoken }
+func (TaskSuspended) EventKind() Kind             { return KindTaskSuspended }
+func (TurnInterrupted) EventKind() Kind           { return KindTurnInterrupted }
+func (ToolCallStarted) EventKind() Kind           { return KindToolCallStarted }
+func (ToolResultRecorded) EventKind() Kind        { return KindToolResultRecorded }
+func (ToolCallFinished) EventKind() Kind          { return KindToolCallFinished }
+func (ToolCallDenied) EventKind() Kind            { return KindToolCallDenied }
+func (ToolCallApprovalRequested) EventKind() Kind { return KindToolApprovalRequested }
+func (ToolCallApprovalResolved) EventKind() Kind  { return KindToolApprovalResolved }
+func (StepAttemptAbandoned) EventKind() Kind      { return KindStepAttemptAbandoned }
+func (LLMRequestStarted) EventKind() Kind         { return KindLLMRequestStarted }
+func (LLMRequestFinished) EventKind() Kind        { return KindLLMRequestFinished }
+func (TaskCompleted) EventKind() Kind             { return KindTaskCompleted }
+func (TaskFailed) EventKind() Kind                { return KindTaskFailed }
+func (TaskCancelled) EventKind() Kind             { return KindTaskCancelled }
+
+// blank holds a constructor of an empty payload per kind.
+var blank = map[Kind]func() Payload{
+	KindTaskCreated:           func() Payload { return &TaskCreated{} },
+	KindLeaseGranted:          func() Payload { return &LeaseGranted{} },
+	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
+	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },
+	KindMessagesAppended:      func() Payload { return &MessagesAppended{} },
+	KindTaskWoken:             func() Payload { return &TaskWoken{} },
+	KindTaskSuspended:         func() Payload { return &TaskSuspended{} },
+	KindTurnInterrupted:       func() Payload { return &TurnInterrupted{} },
+	KindToolCallStarted:       func() Payload { return &ToolCallStarted{} },
+	KindToolResultRecorded:    func() Payload { return &ToolResultRecorded{} },
+	KindToolCallFinished:      func() Payload { return &ToolCallFinished{} },
+	KindToolCallDenied:        func() Payload { return &ToolCallDenied{} },
+	KindToolApprovalRequested: func() Payload { return &ToolCallApprovalRequested{} },
+	KindToolApprovalResolved:  func() Payload { return &ToolCallApprovalResolved{} },
+	KindStepAttemptAbandoned:  func() Payload { return &StepAttemptAbandoned{} },
+	KindLLMRequestStarted:     func() Payload { return &LLMRequestStarted{} },
+	KindLLMRequestFinished:    func() Payload { return &LLMRequestFinished{} },
+	KindTaskCompleted:         func() Payload { return &TaskCompleted{} },
+	KindTaskFailed:            func() Payload { return &TaskFailed{} },
+	KindTaskCancelled:         func() Payload { return &TaskCancelled{} },
+}
+
+// Decode returns a pointer to the payload of e. A kind that is not known, as a
+// newer version may have written, is an error.
+func Decode(e Event) (Payload, error) {
+	make, ok := blank[e.Kind]
+	if !ok {
+		return nil, fmt.Errorf("event %d: unknown kind %q", e.Seq, e.Kind)
+	}
+	p := make()
+	if err := json.Unmarshal(e.Body, p); err != nil {
+		return nil, fmt.Errorf("event %d (%s): %w", e.Seq, e.Kind, err)
+	}
+	return p, nil
+}
+
+// Encode returns an event of a task that carries p. The store gives it its Seq.
+func Encode(rootTaskID, taskID string, generation int64, at time.Time, p Payload) (Event, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return Event{}, fmt.Errorf("encode %s: %w", p.EventKind(), err)
+	}
+	return Event{TaskID: taskID, RootTaskID: rootTaskID, Kind: p.EventKind(), At: at.UTC(), Generation: generation, Body: body}, nil
+}

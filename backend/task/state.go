@@ -1,0 +1,219 @@
+package task
+
+import (
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// Status is what a task is doing, as its log says.
+type Status string
+
+// The statuses.
+const (
+	StatusIdle    Status = "idle"    // the next message starts a turn
+	StatusRunning Status = "running" // a turn is under way
+	StatusWaiting Status = "waiting" // a turn waits for a person's decision
+	StatusEnded   Status = "ended"   // completed, failed or cancelled; for ever
+)
+
+// State is the fold of one task's events.
+type State struct {
+	ID         string
+	RootID     string
+	Created    TaskCreated
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	Seq        int64 // of the last event folded
+	Generation int64
+	Status     Status
+	Detail     string // why it is in this status: an error, what it waits for
+	Bound      *TaskHostBound
+	Sandbox    sandbox.Condition // the last state that the log knows; not what is shown
+	Calls      map[string]*Call
+	Open       []string          // ids of calls started and not finished, in order
+	Files      map[string]string // path to hash, as the agent last saw it
+	Usage      llm.Usage
+	End        Payload // *TaskCompleted, *TaskFailed or *TaskCancelled
+
+	messages []llm.Message // as appended, without tool results
+}
+
+// Call is what the log knows of one tool call.
+type Call struct {
+	ID       string
+	Started  *ToolCallStarted
+	Result   *ToolResultRecorded
+	Approval *ToolCallApprovalRequested
+	Decision *ToolCallApprovalResolved
+	Finished bool
+}
+
+// Fold returns the state that follows from events, in order. An event of an
+// unknown kind is skipped: it came from a newer version and carries nothing
+// that this one could act on.
+func Fold(events []Event) *State {
+	s := &State{}
+	for _, e := range events {
+		s.Apply(e)
+	}
+	return s
+}
+
+// Apply folds one more event.
+func (s *State) Apply(e Event) {
+	p, err := Decode(e)
+	if err != nil {
+		return
+	}
+	if s.Calls == nil {
+		s.Calls, s.Files, s.Status = map[string]*Call{}, map[string]string{}, StatusIdle
+	}
+	s.Seq, s.UpdatedAt = e.Seq, e.At
+	switch p := p.(type) {
+	case *TaskCreated:
+		s.ID, s.RootID, s.Created, s.CreatedAt = e.TaskID, e.RootTaskID, *p, e.At
+	case *LeaseGranted:
+		s.Generation = p.Generation
+	case *TaskHostBound:
+		s.Bound = p
+	case *SandboxStateChanged:
+		if s.Bound == nil || p.Ref == "" || p.Ref == s.Bound.ExecEnvRef {
+			s.Sandbox = p.Condition
+		}
+	case *MessagesAppended:
+		s.messages = append(s.messages, p.Messages...)
+		s.Usage.Input += p.Usage.Input
+		s.Usage.Output += p.Usage.Output
+	case *TaskWoken:
+		s.Status, s.Detail = StatusRunning, ""
+	case *TaskSuspended:
+		s.Status, s.Detail = StatusIdle, p.Detail
+		if p.Reason == WaitingHuman && p.WakeOn != WakeNextGoal {
+			s.Status = StatusWaiting
+		}
+	case *ToolCallStarted:
+		s.call(p.CallID).Started = p
+		s.Open = append(s.Open, p.CallID)
+	case *ToolResultRecorded:
+		s.call(p.CallID).Result = p
+		for path, hash := range p.Files {
+			s.Files[path] = hash
+		}
+	case *ToolCallFinished:
+		s.call(p.CallID).Finished = true
+		s.Open = without(s.Open, p.CallID)
+	case *ToolCallApprovalRequested:
+		s.call(p.CallID).Approval = p
+	case *ToolCallApprovalResolved:
+		s.call(p.CallID).Decision = p
+	case *TaskCompleted, *TaskFailed, *TaskCancelled:
+		s.Status, s.End = StatusEnded, p
+	}
+	if s.End != nil {
+		s.Status = StatusEnded
+	}
+}
+
+// WakeNextGoal is the WakeOn of a task that waits for its next message.
+const WakeNextGoal = "next-goal"
+
+// WakeApproval returns the WakeOn of a task that waits for a decision.
+func WakeApproval(callID string) string { return "approval-" + callID }
+
+func (s *State) call(id string) *Call {
+	c, ok := s.Calls[id]
+	if !ok {
+		c = &Call{ID: id}
+		s.Calls[id] = c
+	}
+	return c
+}
+
+// PendingUses returns the tool calls that the last answer of the model asked
+// for and that have no result yet.
+func (s *State) PendingUses() []llm.Use {
+	var pending []llm.Use
+	for i := len(s.messages) - 1; i >= 0; i-- {
+		if s.messages[i].Role != llm.RoleAssistant {
+			continue
+		}
+		for _, b := range s.messages[i].Blocks {
+			if b.Use == nil {
+				continue
+			}
+			if c := s.Calls[b.Use.ID]; c == nil || c.Result == nil {
+				pending = append(pending, *b.Use)
+			}
+		}
+		break
+	}
+	return pending
+}
+
+// Conversation returns the messages for a model: every tool call is followed
+// at once by its result, whatever was said meanwhile.
+func (s *State) Conversation() []llm.Message {
+	var out []llm.Message
+	add := func(m llm.Message) {
+		if n := len(out); n > 0 && out[n-1].Role == m.Role {
+			out[n-1].Blocks = append(out[n-1].Blocks[:len(out[n-1].Blocks):len(out[n-1].Blocks)], m.Blocks...)
+			return
+		}
+		out = append(out, m)
+	}
+	for _, m := range s.messages {
+		add(m)
+		if m.Role != llm.RoleAssistant {
+			continue
+		}
+		var results []llm.Block
+		for _, b := range m.Blocks {
+			if b.Use == nil {
+				continue
+			}
+			r := &llm.Result{ID: b.Use.ID, Text: "No result was recorded.", IsError: true}
+			if c := s.Calls[b.Use.ID]; c != nil && c.Result != nil {
+				r.Text, r.Images, r.IsError = c.Result.Text, c.Result.Images, c.Result.Status != CallOK
+			}
+			results = append(results, llm.Block{Result: r})
+		}
+		if results != nil {
+			add(llm.Message{Role: llm.RoleUser, Blocks: results})
+		}
+	}
+	return out
+}
+
+// NeedsModel reports whether it is the model's turn to speak: the last word is
+// a person's, a notice's or a tool's.
+func (s *State) NeedsModel() bool {
+	c := s.Conversation()
+	return len(c) > 0 && c[len(c)-1].Role == llm.RoleUser && len(s.PendingUses()) == 0
+}
+
+// LastText returns the text of the model's last answer.
+func (s *State) LastText() string {
+	for i := len(s.messages) - 1; i >= 0; i-- {
+		if s.messages[i].Role != llm.RoleAssistant {
+			continue
+		}
+		text := ""
+		for _, b := range s.messages[i].Blocks {
+			text += b.Text
+		}
+		return text
+	}
+	return ""
+}
+
+func without(ids []string, id string) []string {
+	out := ids[:0:0]
+	for _, x := range ids {
+		if x != id {
+			out = append(out, x)
+		}
+	}
+	return out
+}
