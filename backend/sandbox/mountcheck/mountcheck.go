@@ -1,0 +1,204 @@
+// Package mountcheck turns the mounts that a [sandbox.Spec] asks for into the
+// ones that a provider on this machine makes: sources absolute and with every
+// symlink resolved, there already, and none of them a way out of the sandbox.
+// A provider calls [ResolveMounts] at every start, because a link can have
+// changed since the last one.
+//
+// It never creates a source. Targets, modes and kinds as words are checked by
+// [sandbox.Spec.Validate].
+package mountcheck
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// ResolveMounts returns the workspace, merged with a mount that lists it by
+// hand, and the other mounts of spec; parents come before what is nested in
+// them. Mode and Kind are never empty in the result. A volume is passed on as
+// it is; kinds that live on other machines are refused by name.
+//
+// Refused are the sources of the built-in deny list (the root, home
+// directories, keys, engine sockets, …), those that denied adds (the
+// application's own directories), what lies below one, and what holds one. A
+// fault is a *sandbox.FieldError.
+func ResolveMounts(spec sandbox.Spec, denied []string) ([]sandbox.Mount, error) {
+	deny := newDenyList(denied)
+	workdir := path.Clean(spec.WorkdirOrDefault())
+	var mounts []sandbox.Mount
+	if spec.Workspace != "" {
+		m, err := deny.resolve(sandbox.Mount{Source: spec.Workspace, Target: workdir}, "workspace")
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, m)
+	}
+	for i, m := range spec.Mounts {
+		m.Target = path.Clean(m.Target)
+		if m.Target == workdir && spec.Workspace != "" {
+			continue // the workspace listed by hand; Validate refused any other
+		}
+		field := fmt.Sprintf("mounts[%d]", i)
+		switch m.Kind {
+		case "", sandbox.LocalPath:
+		case sandbox.Volume:
+			m.Mode = cmp.Or(m.Mode, sandbox.ReadWrite)
+			mounts = append(mounts, m)
+			continue
+		default:
+			return nil, &sandbox.FieldError{Field: field + ".kind",
+				Reason: fmt.Sprintf("%s storage cannot be mounted on this machine; choose local-path", m.Kind)}
+		}
+		m, err := deny.resolve(m, field+".source")
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, m)
+	}
+	for i, m := range mounts {
+		if m.Target != workdir || m.Kind != sandbox.LocalPath {
+			continue
+		}
+		if info, err := os.Stat(m.Source); err != nil || !info.IsDir() {
+			field := "workspace"
+			if spec.Workspace == "" {
+				field = fmt.Sprintf("mounts[%d].source", i)
+			}
+			return nil, &sandbox.FieldError{Field: field,
+				Reason: fmt.Sprintf("%s is not a directory; the workspace has to be one", m.Source)}
+		}
+	}
+	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int {
+		return cmp.Compare(strings.Count(a.Target, "/"), strings.Count(b.Target, "/"))
+	})
+	return mounts, nil
+}
+
+// denyList is what a mount must not reach.
+type denyList struct {
+	exact []string // refused itself, and what holds it
+	trees []string // also what lies below
+}
+
+// keys are the directories of a home that hold credentials or engine sockets.
+var keys = []string{
+	".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".colima", ".orbstack",
+	".config/gcloud", ".config/containers", ".local/share/containers", ".local/share/keyrings",
+	".netrc", ".git-credentials", ".npmrc", ".pypirc",
+}
+
+func newDenyList(extra []string) denyList {
+	d := denyList{
+		exact: []string{"/", "/etc", "/tmp", "/var/tmp"},
+		trees: []string{
+			"/proc", "/sys", "/dev", "/run", "/boot",
+			"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private",
+			"/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers",
+		},
+	}
+	homes := []string{"/root"}
+	if home, err := os.UserHomeDir(); err == nil {
+		homes = append(homes, home)
+	}
+	if others, err := filepath.Glob("/home/*"); err == nil {
+		homes = append(homes, others...)
+	}
+	for _, home := range homes {
+		d.exact = append(d.exact, home)
+		for _, key := range keys {
+			d.trees = append(d.trees, filepath.Join(home, key))
+		}
+	}
+	d.trees = append(d.trees, extra...)
+	d.exact, d.trees = resolved(d.exact), resolved(d.trees)
+	return d
+}
+
+// resolved adds what the links among paths point to.
+func resolved(paths []string) []string {
+	for _, p := range paths[:len(paths):len(paths)] {
+		if real, err := filepath.EvalSymlinks(p); err == nil && real != p {
+			paths = append(paths, real)
+		}
+	}
+	return paths
+}
+
+// resolve checks one local mount; field names it in an error.
+func (d denyList) resolve(m sandbox.Mount, field string) (sandbox.Mount, error) {
+	refuse := func(format string, a ...any) (sandbox.Mount, error) {
+		return sandbox.Mount{}, &sandbox.FieldError{Field: field, Reason: fmt.Sprintf(format, a...)}
+	}
+	if !filepath.IsAbs(m.Source) {
+		return refuse("%q is not an absolute path", m.Source)
+	}
+	source, err := filepath.EvalSymlinks(m.Source)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refuse("%s does not exist; create it first", m.Source)
+	case err != nil:
+		return refuse("%v", err)
+	}
+	info, err := os.Stat(source)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	if why := d.reason(source); why != "" {
+		return refuse("%s %s; mount a directory that holds only what the sandbox needs", describe(m.Source, source), why)
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return refuse("%s is neither a directory nor a plain file", describe(m.Source, source))
+	}
+	m.Source = source
+	m.Mode = cmp.Or(m.Mode, sandbox.ReadWrite)
+	m.Kind = sandbox.LocalPath
+	return m, nil
+}
+
+// reason says why a resolved source is refused, or nothing.
+func (d denyList) reason(source string) string {
+	for _, p := range d.trees {
+		switch {
+		case source == p:
+			return "is on the deny list of mounts"
+		case below(source, p):
+			return fmt.Sprintf("lies in %s, which is on the deny list of mounts", p)
+		case below(p, source) && exists(p):
+			return fmt.Sprintf("holds %s, which is on the deny list of mounts", p)
+		}
+	}
+	for _, p := range d.exact {
+		switch {
+		case source == p:
+			return "is on the deny list of mounts"
+		case below(p, source) && exists(p):
+			return fmt.Sprintf("holds %s, which is on the deny list of mounts", p)
+		}
+	}
+	return ""
+}
+
+func below(p, dir string) bool {
+	return dir == "/" && p != "/" || strings.HasPrefix(p, dir+"/")
+}
+
+func exists(p string) bool {
+	_, err := os.Lstat(p)
+	return err == nil
+}
+
+func describe(asked, real string) string {
+	if filepath.Clean(asked) == real {
+		return real
+	}
+	return fmt.Sprintf("%s (which is %s)", asked, real)
+}
