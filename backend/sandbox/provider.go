@@ -90,6 +90,13 @@ type Provider interface {
 	Release(ctx context.Context, rootTaskID string) error
 }
 
+// Checker finds the faults of a spec that only the provider can know (an
+// unknown image, a missing directory, a resource that does not parse) and makes
+// nothing. Its error wraps ErrSpec. Allocate checks the same.
+type Checker interface {
+	Check(ctx context.Context, spec Spec) error
+}
+
 // Found is a sandbox that a Lister or Inspector found.
 type Found struct {
 	Ref        Ref

@@ -43,6 +43,11 @@ type TaskCreated struct {
 	OneShot   bool         `json:"one_shot"` // the end of its first turn completes it
 }
 
+// TaskRenamed gives a task another title.
+type TaskRenamed struct {
+	Title string `json:"title"`
+}
+
 // Approvals says which tool calls wait for a person.
 type Approvals string
 
@@ -225,6 +230,7 @@ type TaskCancelled struct {
 // The kinds, one per payload.
 const (
 	KindTaskCreated           Kind = "TaskCreated"
+	KindTaskRenamed           Kind = "TaskRenamed"
 	KindLeaseGranted          Kind = "LeaseGranted"
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
@@ -248,6 +254,7 @@ const (
 
 // EventKind implements Payload.
 func (TaskCreated) EventKind() Kind               { return KindTaskCreated }
+func (TaskRenamed) EventKind() Kind               { return KindTaskRenamed }
 func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
@@ -271,6 +278,7 @@ func (TaskCancelled) EventKind() Kind             { return KindTaskCancelled }
 // blank holds a constructor of an empty payload per kind.
 var blank = map[Kind]func() Payload{
 	KindTaskCreated:           func() Payload { return &TaskCreated{} },
+	KindTaskRenamed:           func() Payload { return &TaskRenamed{} },
 	KindLeaseGranted:          func() Payload { return &LeaseGranted{} },
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },

@@ -18,8 +18,9 @@ const (
 	StatusEnded   Status = "ended"   // completed, failed or cancelled; for ever
 )
 
-// State is the fold of one task's events.
-type State struct {
+// Summary is the part of a State that lists and cards need. It stays small
+// however long the log is.
+type Summary struct {
 	ID         string
 	RootID     string
 	Created    TaskCreated
@@ -29,13 +30,20 @@ type State struct {
 	Generation int64
 	Status     Status
 	Detail     string // why it is in this status: an error, what it waits for
+	Title      string
 	Bound      *TaskHostBound
 	Sandbox    sandbox.Condition // the last state that the log knows; not what is shown
-	Calls      map[string]*Call
 	Open       []string          // ids of calls started and not finished, in order
-	Files      map[string]string // path to hash, as the agent last saw it
+	Waiting    []ToolCallApprovalRequested
 	Usage      llm.Usage
 	End        Payload // *TaskCompleted, *TaskFailed or *TaskCancelled
+}
+
+// State is the fold of one task's events.
+type State struct {
+	Summary
+	Calls map[string]*Call
+	Files map[string]string // path to hash, as the agent last saw it
 
 	messages []llm.Message // as appended, without tool results
 }
@@ -63,17 +71,48 @@ func Fold(events []Event) *State {
 
 // Apply folds one more event.
 func (s *State) Apply(e Event) {
+	if s.Calls == nil {
+		s.Calls, s.Files = map[string]*Call{}, map[string]string{}
+	}
 	p, err := Decode(e)
 	if err != nil {
 		return
 	}
-	if s.Calls == nil {
-		s.Calls, s.Files, s.Status = map[string]*Call{}, map[string]string{}, StatusIdle
+	s.Summary.apply(e, p)
+	switch p := p.(type) {
+	case *MessagesAppended:
+		s.messages = append(s.messages, p.Messages...)
+	case *ToolCallStarted:
+		s.call(p.CallID).Started = p
+	case *ToolResultRecorded:
+		s.call(p.CallID).Result = p
+		for path, hash := range p.Files {
+			s.Files[path] = hash
+		}
+	case *ToolCallFinished:
+		s.call(p.CallID).Finished = true
+	case *ToolCallApprovalRequested:
+		s.call(p.CallID).Approval = p
+	case *ToolCallApprovalResolved:
+		s.call(p.CallID).Decision = p
 	}
+}
+
+// Apply folds one more event.
+func (s *Summary) Apply(e Event) {
+	if p, err := Decode(e); err == nil {
+		s.apply(e, p)
+	}
+}
+
+func (s *Summary) apply(e Event, p Payload) {
 	s.Seq, s.UpdatedAt = e.Seq, e.At
 	switch p := p.(type) {
 	case *TaskCreated:
 		s.ID, s.RootID, s.Created, s.CreatedAt = e.TaskID, e.RootTaskID, *p, e.At
+		s.Title, s.Status = p.Title, StatusIdle
+	case *TaskRenamed:
+		s.Title = p.Title
 	case *LeaseGranted:
 		s.Generation = p.Generation
 	case *TaskHostBound:
@@ -83,7 +122,6 @@ func (s *State) Apply(e Event) {
 			s.Sandbox = p.Condition
 		}
 	case *MessagesAppended:
-		s.messages = append(s.messages, p.Messages...)
 		s.Usage.Input += p.Usage.Input
 		s.Usage.Output += p.Usage.Output
 	case *TaskWoken:
@@ -94,26 +132,31 @@ func (s *State) Apply(e Event) {
 			s.Status = StatusWaiting
 		}
 	case *ToolCallStarted:
-		s.call(p.CallID).Started = p
-		s.Open = append(s.Open, p.CallID)
-	case *ToolResultRecorded:
-		s.call(p.CallID).Result = p
-		for path, hash := range p.Files {
-			s.Files[path] = hash
-		}
+		s.Open = append(without(s.Open, p.CallID), p.CallID)
 	case *ToolCallFinished:
-		s.call(p.CallID).Finished = true
 		s.Open = without(s.Open, p.CallID)
 	case *ToolCallApprovalRequested:
-		s.call(p.CallID).Approval = p
+		s.Waiting = append(s.waitingWithout(p.CallID), *p)
 	case *ToolCallApprovalResolved:
-		s.call(p.CallID).Decision = p
+		s.Waiting = s.waitingWithout(p.CallID)
+	case *ToolResultRecorded:
+		s.Waiting = s.waitingWithout(p.CallID)
 	case *TaskCompleted, *TaskFailed, *TaskCancelled:
-		s.Status, s.End = StatusEnded, p
+		s.End = p
 	}
 	if s.End != nil {
 		s.Status = StatusEnded
 	}
+}
+
+func (s *Summary) waitingWithout(callID string) []ToolCallApprovalRequested {
+	var out []ToolCallApprovalRequested
+	for _, w := range s.Waiting {
+		if w.CallID != callID {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // WakeNextGoal is the WakeOn of a task that waits for its next message.
@@ -209,7 +252,7 @@ func (s *State) LastText() string {
 }
 
 func without(ids []string, id string) []string {
-	out := ids[:0:0]
+	var out []string
 	for _, x := range ids {
 		if x != id {
 			out = append(out, x)
