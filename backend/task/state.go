@@ -43,7 +43,7 @@ type Summary struct {
 type State struct {
 	Summary
 	Calls map[string]*Call
-	Files map[string]string // path to hash, as the agent last saw it
+	Seen  map[Actor]map[string]string // path to hash, as each actor last saw it
 
 	messages []llm.Message // as appended, without tool results
 }
@@ -72,7 +72,8 @@ func Fold(events []Event) *State {
 // Apply folds one more event.
 func (s *State) Apply(e Event) {
 	if s.Calls == nil {
-		s.Calls, s.Files = map[string]*Call{}, map[string]string{}
+		s.Calls = map[string]*Call{}
+		s.Seen = map[Actor]map[string]string{ActorAgent: {}, ActorPerson: {}}
 	}
 	p, err := Decode(e)
 	if err != nil {
@@ -85,9 +86,14 @@ func (s *State) Apply(e Event) {
 	case *ToolCallStarted:
 		s.call(p.CallID).Started = p
 	case *ToolResultRecorded:
-		s.call(p.CallID).Result = p
+		c := s.call(p.CallID)
+		c.Result = p
+		actor := ActorAgent // what a person looked at, the agent has not seen
+		if c.Started != nil && c.Started.Actor == ActorPerson {
+			actor = ActorPerson
+		}
 		for path, hash := range p.Files {
-			s.Files[path] = hash
+			s.Seen[actor][path] = hash
 		}
 	case *ToolCallFinished:
 		s.call(p.CallID).Finished = true
