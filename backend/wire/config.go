@@ -18,6 +18,12 @@ type GuestConfig struct {
 	User      string   `json:"user"` // "host": the owner of Workdir; "root"; or "UID:GID"
 	Tag       Tag      `json:"tag"`
 	Env       []string `json:"env"` // for every command, after the guest's own
+
+	// Hide lists directories that the guest covers before it starts anything,
+	// because its commands run as its own uid: afterwards no path leads there,
+	// for a command or for a file request. StateDir and LockFile may lie in one;
+	// the guest keeps a descriptor of the state directory. See guest.Hide.
+	Hide []string `json:"hide"`
 }
 
 // Tag is how the guest knows the processes of a call.
