@@ -15,7 +15,8 @@ type Live struct {
 	Kind       string `json:"kind"` // "text" or "output"
 	CallID     string `json:"call_id"`
 	Stream     string `json:"stream"` // "stdout" or "stderr", of output
-	Offset     int64  `json:"offset"` // of Data in the whole text or stream
+	Offset     int64  `json:"offset"` // in bytes, of Data in the whole text or stream
+	End        int64  `json:"end"`    // offset of what comes next; not always Offset+len(Data), since Data is repaired UTF-8
 	Data       string `json:"data"`   // valid UTF-8
 }
 
