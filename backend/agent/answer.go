@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode"
+
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/stream"
+)
+
+// badInput is the one key of a call's input whose JSON was broken; its value is
+// what the model sent. So the log and the model's history stay valid JSON.
+const badInput = "invalid_json"
+
+// answer is what came of one request.
+type answer struct {
+	text    string // so far
+	message *llm.Message
+	usage   llm.Usage
+	err     error
+}
+
+// stream asks the model and passes its text on while it comes.
+func (t *turn) stream(ctx context.Context) answer {
+	s := t.journal.State()
+	var a answer
+	var text strings.Builder
+	for e, err := range t.Model.Stream(ctx, llm.Request{
+		Model: t.ModelName, System: t.System, Messages: s.Conversation(), Tools: t.Tools.Definitions(),
+	}) {
+		if err != nil {
+			a.err = err
+			break
+		}
+		if e.Message != nil {
+			a.message, a.usage = e.Message, e.Usage
+			break
+		}
+		if piece := clean(e.Text); piece != "" {
+			t.Live(stream.Live{
+				RootTaskID: t.root, TaskID: t.task, Kind: stream.LiveText,
+				Offset: int64(text.Len()), End: int64(text.Len() + len(piece)), Data: piece,
+			})
+			text.WriteString(piece)
+		}
+	}
+	a.text = text.String()
+	if a.message == nil && a.err == nil {
+		a.err = errors.New("the model's answer ended before it was complete")
+	}
+	return a
+}
+
+// fresh makes an answer fit for the log: every call gets an id that is unique
+// for ever, whatever the model called it, text is valid UTF-8, input valid JSON.
+func (t *turn) fresh(m llm.Message) llm.Message {
+	out := llm.Message{Role: llm.RoleAssistant}
+	for _, b := range m.Blocks {
+		switch {
+		case b.Use != nil:
+			out.Blocks = append(out.Blocks, llm.Block{Use: &llm.Use{
+				ID: t.NewCallID(), Name: clean(b.Use.Name), Input: object(b.Use.Input),
+			}})
+		case b.Text != "":
+			out.Blocks = append(out.Blocks, llm.Block{Text: clean(b.Text)})
+		case b.Image != nil:
+			out.Blocks = append(out.Blocks, b)
+		}
+	}
+	return out
+}
+
+// object returns input when it is a JSON object, an empty one for nothing, and
+// otherwise one that holds it under badInput.
+func object(input json.RawMessage) json.RawMessage {
+	input = bytes.TrimSpace(input)
+	if len(input) == 0 || bytes.Equal(input, []byte("null")) {
+		return json.RawMessage("{}")
+	}
+	if input[0] == '{' && json.Valid(input) {
+		return json.RawMessage(clean(string(input)))
+	}
+	wrapped, err := json.Marshal(map[string]string{badInput: clean(string(input))})
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return wrapped
+}
+
+// broken returns what object has wrapped.
+func broken(input json.RawMessage) (string, bool) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(input, &m) != nil || len(m) != 1 || m[badInput] == nil {
+		return "", false
+	}
+	return string(m[badInput]), true
+}
+
+// partial returns the text of an answer that was cut off; a model refuses a
+// history in which its own words end in blanks.
+func partial(text string) string { return strings.TrimRightFunc(text, unicode.IsSpace) }
+
+// clean makes any string storable as JSON.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
