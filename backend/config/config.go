@@ -1,0 +1,107 @@
+// Package config reads the configuration file. Only package app imports it:
+// every other package takes its own options.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// Config is the whole file. What is left out is the zero value, and takes the
+// default that its comment names.
+type Config struct {
+	Addr    string  `toml:"addr"`    // 127.0.0.1:7333
+	Model   string  `toml:"model"`   // demo
+	OnQuit  string  `toml:"on_quit"` // keep, stop or release; keep
+	Docker  Docker  `toml:"docker"`
+	Sandbox Sandbox `toml:"sandbox"`
+}
+
+// Docker says how the engine is reached.
+type Docker struct {
+	Host string `toml:"host"` // unix:///…; DOCKER_HOST or the default socket
+}
+
+// Sandbox is the spec that a session takes where it names nothing itself.
+type Sandbox struct {
+	Wall      string            `toml:"wall"`    // docker where an engine answers, else namespace
+	Image     string            `toml:"image"`   // the tiny image
+	User      string            `toml:"user"`    // host
+	Network   string            `toml:"network"` // none
+	Resources map[string]string `toml:"resources"`
+}
+
+// Load reads a file. One that is not there is the empty Config, unless it was
+// asked for by name. An unknown key, or a value that no key can have, is a
+// *sandbox.FieldError with the key.
+func Load(path string, named bool) (Config, error) {
+	var c Config
+	meta, err := toml.DecodeFile(path, &c)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return Config{}, nil
+	}
+	var parse toml.ParseError
+	if errors.As(err, &parse) {
+		return Config{}, fmt.Errorf("%s: %s", path, parse.ErrorWithPosition())
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		names := make([]string, len(unknown))
+		for i, k := range unknown {
+			names[i] = k.String()
+		}
+		return Config{}, fmt.Errorf("%s: %w", path, &sandbox.FieldError{Field: strings.Join(names, ", "), Reason: "unknown key; check its spelling"})
+	}
+	if err := c.validate(); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c Config) validate() error {
+	switch c.OnQuit {
+	case "", "keep", "stop", "release":
+	default:
+		return &sandbox.FieldError{Field: "on_quit", Reason: fmt.Sprintf("unknown word %q; choose keep, stop or release", c.OnQuit)}
+	}
+	err := c.Spec().Validate()
+	var field *sandbox.FieldError
+	if errors.As(err, &field) {
+		return &sandbox.FieldError{Field: "sandbox." + strings.TrimSuffix(field.Field, ".mode"), Reason: field.Reason}
+	}
+	if _, err := sandbox.ParseResources(c.Sandbox.Resources); err != nil {
+		if errors.As(err, &field) {
+			return &sandbox.FieldError{Field: "sandbox." + field.Field, Reason: field.Reason}
+		}
+		return err
+	}
+	return nil
+}
+
+// Spec returns the sandbox part as a spec.
+func (c Config) Spec() sandbox.Spec {
+	return sandbox.Spec{
+		Wall: sandbox.Wall(c.Sandbox.Wall), Image: c.Sandbox.Image, User: c.Sandbox.User,
+		Network: sandbox.Network{Mode: sandbox.NetworkMode(c.Sandbox.Network)}, Resources: c.Sandbox.Resources,
+	}
+}
+
+// DefaultPath returns where the file lies when no one names another:
+// glovebox/config.toml in the user's configuration directory.
+func DefaultPath() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "glovebox", "config.toml")
+}
