@@ -158,7 +158,12 @@ func (s *Store) uri(q url.Values) string {
 
 // write runs fn in one transaction that holds the write lock from its start.
 func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := s.writer.BeginTx(ctx, nil)
+	conn, err := s.writing(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // back to the pool; the transaction's own error is the one that counts
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return explain(ctx, err)
 	}
@@ -166,6 +171,19 @@ func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
 		return errors.Join(explain(ctx, err), ended(tx.Rollback()))
 	}
 	return explain(ctx, tx.Commit())
+}
+
+// writing waits for the writing connection no longer than its owner may wait for
+// the file: behind an outside lock, a queue of callers would otherwise be told
+// one by one.
+func (s *Store) writing(ctx context.Context) (*sql.Conn, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.busy)
+	defer cancel()
+	conn, err := s.writer.Conn(bounded)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return nil, ErrBusy
+	}
+	return conn, explain(ctx, err)
 }
 
 // ended drops the error of rolling back a transaction that its context or

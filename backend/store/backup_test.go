@@ -1,0 +1,134 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/glovebox-dev/glovebox/backend/store"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// backupsEnv sets how many backups the test makes; a long run takes 1000.
+const backupsEnv = "GLOVEBOX_TEST_BACKUPS"
+
+func integrity(t *testing.T, path string) string {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var verdict string
+	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil {
+		t.Fatal(err)
+	}
+	return verdict
+}
+
+func TestBackup_whileWriting(t *testing.T) {
+	n := 50
+	if v := os.Getenv(backupsEnv); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, copies := t.TempDir(), t.TempDir()
+	s := open(t, dir, store.Options{})
+	create(t, s, "r")
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for w := range 2 {
+		e := event(t, "r", "r", 0, task.TaskWoken{Cause: strings.Repeat(fmt.Sprint(w), 5000)})
+		small := event(t, "r", "r", 0, task.TaskWoken{})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.Append(ctx, e, small, small); err != nil && ctx.Err() == nil {
+					t.Errorf("Append() = %v during backups", err)
+					return
+				}
+			}
+		})
+	}
+	last := int64(0)
+	for i := range n {
+		path := filepath.Join(copies, fmt.Sprintf("%d copy?.db", i))
+		before, err := s.LastSeq(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Backup(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the copy: %v, %v, want mode 0600", info, err)
+		}
+		copied := filepath.Join(copies, store.FileName) // where Open and the driver find it
+		if err := os.Rename(path, copied); err != nil {
+			t.Fatal(err)
+		}
+		if verdict := integrity(t, copied); verdict != "ok" {
+			t.Fatalf("integrity of copy %d: %s", i, verdict)
+		}
+		c, err := store.Open(t.Context(), copies, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err = c.LastSeq(t.Context()); err != nil || last < before {
+			t.Errorf("copy %d ends at seq %d, %v, want at least %d", i, last, err, before)
+		}
+		if last%3 != 1 {
+			t.Errorf("copy %d ends at seq %d, inside an Append", i, last)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(copied); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	wg.Wait()
+	if last == 1 {
+		t.Error("nothing was written during the backups")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if verdict := integrity(t, filepath.Join(dir, store.FileName)); verdict != "ok" {
+		t.Errorf("integrity after %d backups: %s", n, verdict)
+	}
+}
+
+func TestBackup_refusesExisting(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{})
+	path := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(path, []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(t.Context(), path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Backup() = %v, want fs.ErrExist", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "precious" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	path += "2"
+	if err := s.Backup(cancelled, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("Backup() = %v, want context.Canceled", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a backup that failed left a file (%v)", err)
+	}
+}

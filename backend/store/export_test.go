@@ -1,0 +1,4 @@
+package store
+
+// FileName is the database's name, for tests from outside.
+const FileName = fileName
