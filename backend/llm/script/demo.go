@@ -1,0 +1,20 @@
+package script
+
+import (
+	"bytes"
+	_ "embed"
+)
+
+//go:embed demo.json
+var demo []byte
+
+// Demo returns the script of the demo. It needs nothing in the sandbox but a
+// POSIX shell with the usual small tools, as busybox is, and can be played
+// again in the same workspace.
+func Demo() Script {
+	s, err := Parse(bytes.NewReader(demo))
+	if err != nil {
+		panic("the embedded demo: " + err.Error())
+	}
+	return s
+}
