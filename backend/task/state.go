@@ -29,7 +29,8 @@ type Summary struct {
 	Seq        int64 // of the last event folded
 	Generation int64
 	Status     Status
-	Detail     string // why it is in this status: an error, what it waits for
+	Detail     string        // why it is in this status: an error, what it waits for
+	Suspended  SuspendReason // of the last suspension; "" while it runs
 	Title      string
 	Bound      *TaskHostBound
 	Sandbox    sandbox.Condition // the last state that the log knows; not what is shown
@@ -131,9 +132,9 @@ func (s *Summary) apply(e Event, p Payload) {
 		s.Usage.Input += p.Usage.Input
 		s.Usage.Output += p.Usage.Output
 	case *TaskWoken:
-		s.Status, s.Detail = StatusRunning, ""
+		s.Status, s.Detail, s.Suspended = StatusRunning, "", ""
 	case *TaskSuspended:
-		s.Status, s.Detail = StatusIdle, p.Detail
+		s.Status, s.Detail, s.Suspended = StatusIdle, p.Detail, p.Reason
 		if p.Reason == WaitingHuman && p.WakeOn != WakeNextGoal {
 			s.Status = StatusWaiting
 		}
