@@ -105,11 +105,17 @@ func (p grepParams) request(base string) execenv.GrepRequest {
 func (t *Grep) result(c Call, p grepParams, base string, r execenv.GrepResult) Result {
 	var b strings.Builder
 	workdir := c.Env.Where().Workdir
+	shown := 0
 	for _, row := range r.Rows {
-		b.WriteString(grepRow(p, clean(relative(workdir, row.Path)), row))
-		b.WriteByte('\n')
+		line := grepRow(p, clean(relative(workdir, row.Path)), row) + "\n"
+		if shown > 0 && b.Len()+len(line) > maxGrep { // the Env counts text without paths
+			break
+		}
+		b.WriteString(line)
+		shown++
 	}
-	if len(r.Rows) == 0 {
+	truncated := r.Truncated || shown < len(r.Rows)
+	if shown == 0 {
 		b.WriteString("No matches found.")
 		if p.Offset > 0 {
 			fmt.Fprintf(&b, " (offset is %d)", p.Offset)
@@ -119,8 +125,8 @@ func (t *Grep) result(c Call, p grepParams, base string, r execenv.GrepResult) R
 		}
 		b.WriteByte('\n')
 	}
-	if r.Truncated {
-		fmt.Fprintf(&b, "(cut after %s; there are more: use offset=%d to go on, or narrow the search)\n", count(len(r.Rows), "line"), p.Offset+len(r.Rows))
+	if truncated {
+		fmt.Fprintf(&b, "(cut after %s; there are more: use offset=%d to go on, or narrow the search)\n", count(shown, "line"), p.Offset+shown)
 	}
 	warnings := make([]string, len(r.Warnings))
 	for i, w := range r.Warnings {
@@ -129,17 +135,19 @@ func (t *Grep) result(c Call, p grepParams, base string, r execenv.GrepResult) R
 	}
 	return Result{Status: task.CallOK, Text: strings.TrimSuffix(b.String(), "\n"), Display: SearchDisplay{
 		Pattern: clean(p.Pattern), Path: clean(base), Mode: string(p.OutputMode),
-		Rows: len(r.Rows), Total: len(r.Rows), Truncated: r.Truncated, Warnings: warnings,
+		Rows: shown, Total: len(r.Rows), Truncated: truncated, Warnings: warnings,
 	}}
 }
 
 // grepRow writes one row: matches with ":", context with "-", as grep does.
 func grepRow(p grepParams, name string, row execenv.GrepRow) string {
+	gap := ""
+	if row.Break {
+		gap = "--\n"
+	}
 	switch {
-	case row.Break:
-		return "--"
 	case row.Binary:
-		return name + ": binary file matches"
+		return gap + name + ": binary file matches"
 	case p.OutputMode == execenv.GrepFiles:
 		return name
 	case p.OutputMode == execenv.GrepCount:
@@ -153,7 +161,7 @@ func grepRow(p grepParams, name string, row execenv.GrepRow) string {
 		text = fmt.Sprintf("[…at byte %d of a long line…] %s […]", row.Offset, text)
 	}
 	if !p.Numbers {
-		return name + sep + text
+		return gap + name + sep + text
 	}
-	return fmt.Sprintf("%s%s%d%s%s", name, sep, row.Line, sep, text)
+	return fmt.Sprintf("%s%s%s%d%s%s", gap, name, sep, row.Line, sep, text)
 }

@@ -63,37 +63,38 @@ func (p params[P]) decode(input json.RawMessage, defaults P) (P, error) {
 			return out, fmt.Errorf("%s: required and missing", name)
 		}
 	}
+	if err := json.Unmarshal(input, &out); err != nil {
+		typed, ok := errors.AsType[*json.UnmarshalTypeError](err)
+		if !ok || p.schema.Properties[typed.Field] == nil {
+			return out, fmt.Errorf("the arguments do not fit: %w", err)
+		}
+		return out, fmt.Errorf("%s: must be %s, not %.100s", typed.Field, article(p.schema.Properties[typed.Field].Type), given[typed.Field])
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if err := p.check(name, given[name], &out); err != nil {
-			return out, err
+		if err := inRange(p.schema.Properties[name], given[name]); err != nil {
+			return out, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return out, nil
 }
 
-// check sets one parameter in out.
-func (p params[P]) check(name string, value json.RawMessage, out *P) error {
-	one, err := json.Marshal(map[string]json.RawMessage{name: value})
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	schema := p.schema.Properties[name]
-	if err := json.Unmarshal(one, out); err != nil {
-		return fmt.Errorf("%s: must be %s, not %.100s", name, article(schema.Type), value)
+// inRange checks what a type alone does not say.
+func inRange(s *jsonschema.Schema, value json.RawMessage) error {
+	if s.Enum == nil && s.Minimum == nil && s.Maximum == nil {
+		return nil
 	}
 	var plain any
 	if err := json.Unmarshal(value, &plain); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
-	if schema.Enum != nil && !slices.Contains(schema.Enum, plain) {
-		return fmt.Errorf("%s: must be one of %v, not %.100s", name, schema.Enum, value)
-	}
-	number, ok := plain.(float64)
-	if ok && schema.Minimum != nil && number < *schema.Minimum {
-		return fmt.Errorf("%s: must be at least %v, not %v", name, *schema.Minimum, number)
-	}
-	if ok && schema.Maximum != nil && number > *schema.Maximum {
-		return fmt.Errorf("%s: must be at most %v, not %v", name, *schema.Maximum, number)
+	number, isNumber := plain.(float64)
+	switch {
+	case s.Enum != nil && !slices.Contains(s.Enum, plain):
+		return fmt.Errorf("must be one of %v, not %.100s", s.Enum, value)
+	case isNumber && s.Minimum != nil && number < *s.Minimum:
+		return fmt.Errorf("must be at least %v, not %.100s", *s.Minimum, value)
+	case isNumber && s.Maximum != nil && number > *s.Maximum:
+		return fmt.Errorf("must be at most %.0f, not %.100s", *s.Maximum, value)
 	}
 	return nil
 }

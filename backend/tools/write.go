@@ -66,8 +66,8 @@ func (t *Write) Run(ctx context.Context, c Call) (Result, error) {
 		w.Mode, w.Expected = execenv.WriteExpected, hash
 	}
 	r, err := c.Env.WriteFile(ctx, w)
-	if known && errors.Is(err, execenv.ErrNotFound) {
-		// It was removed since it was read: nothing can be lost by making it
+	if known && (errors.Is(err, execenv.ErrChanged) || errors.Is(err, execenv.ErrNotFound)) {
+		// If it was removed since it was read, nothing can be lost by making it
 		// anew, as long as nobody else does at the same time. The id is derived,
 		// so that a take-up walks the same two steps.
 		w.Call.ID += "/new"
@@ -75,12 +75,10 @@ func (t *Write) Run(ctx context.Context, c Call) (Result, error) {
 		r, err = c.Env.WriteFile(ctx, w)
 	}
 	switch {
+	case errors.Is(err, execenv.ErrExists) && known:
+		return refuse("%s has changed since you read it. Read it again, then write.", name), nil
 	case errors.Is(err, execenv.ErrExists):
 		return refuse("%s exists and was not read yet. Read it first, then write.", name), nil
-	case errors.Is(err, execenv.ErrChanged) && hash == "":
-		return refuse("%s is too large to be overwritten on the strength of a read. Use Bash.", name), nil
-	case errors.Is(err, execenv.ErrChanged):
-		return refuse("%s has changed since you read it. Read it again, then write.", name), nil
 	case errors.Is(err, execenv.ErrIsDirectory):
 		return refuse("%s is a directory, not a file.", name), nil
 	case err != nil:

@@ -1,0 +1,28 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// Record returns what the log keeps of a call that ended with r.
+func (r Result) Record(callID, tool string, where execenv.Where, took time.Duration) (task.ToolResultRecorded, error) {
+	rec := task.ToolResultRecorded{
+		CallID: callID, Tool: tool, Status: r.Status, Text: strings.ToValidUTF8(r.Text, "\uFFFD"), Images: r.Images,
+		Files: r.Files, Where: where, Duration: took,
+	}
+	if r.Display == nil {
+		return rec, nil
+	}
+	display, err := json.Marshal(r.Display)
+	if err != nil {
+		return rec, fmt.Errorf("display of %s: %w", tool, err)
+	}
+	rec.Display = display
+	return rec, nil
+}
