@@ -1,0 +1,159 @@
+package lifetime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// Allocate makes the sandbox of a root task and opens its channel. A root task
+// has one sandbox: callers at the same time get the same one, and a task that
+// has one already gets that one, attached. On failure nothing is left, and the
+// row says failed. report may be nil.
+//
+// spec.Wall must be set. A fault of the spec wraps sandbox.ErrSpec.
+func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (Binding, error) {
+	if err := m.check(spec); err != nil {
+		return Binding{}, err
+	}
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return Binding{}, err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	return m.bindings.do(ctx, "allocate "+rootTaskID, func() (Binding, error) {
+		unlock, err := m.acquire(ctx, r)
+		if err != nil {
+			return Binding{}, err
+		}
+		defer unlock()
+		rec, ok, err := m.live(ctx, rootTaskID)
+		switch {
+		case err != nil:
+			return Binding{}, err
+		case ok && rec.State != sandbox.StateAllocating && rec.State != sandbox.StateReleasing:
+			return m.attach(ctx, r, rec)
+		case ok: // of a process that died half-way
+			if err := m.finish(ctx, r); err != nil {
+				return Binding{}, err
+			}
+		}
+		return m.make(ctx, r, spec, report)
+	})
+}
+
+// Reprovision makes a new sandbox, from the last one's spec, for a root task
+// whose own is lost, failed or released. report may be nil.
+func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report func(sandbox.Step)) (Binding, error) {
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return Binding{}, err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	return m.bindings.do(ctx, "reprovision "+rootTaskID, func() (Binding, error) {
+		unlock, err := m.acquire(ctx, r)
+		if err != nil {
+			return Binding{}, err
+		}
+		defer unlock()
+		rows, err := m.rows(ctx, rootTaskID)
+		if err != nil {
+			return Binding{}, err
+		}
+		if len(rows) == 0 {
+			return Binding{}, fmt.Errorf("task %s never had a sandbox to make again: %w", rootTaskID, sandbox.ErrGone)
+		}
+		last := rows[len(rows)-1]
+		switch last.State {
+		case sandbox.StateLost, sandbox.StateAllocating, sandbox.StateReleasing:
+			// What an engine may still keep of it (a volume, a name) goes first.
+			if err := m.clear(ctx, r, rows); err != nil {
+				return Binding{}, err
+			}
+		case sandbox.StateFailed, sandbox.StateReleased:
+		default:
+			return Binding{}, fmt.Errorf("the sandbox of task %s is %s, not lost or released; release it first", rootTaskID, last.State)
+		}
+		if err := m.check(last.Spec); err != nil {
+			return Binding{}, err
+		}
+		return m.make(ctx, r, last.Spec, report)
+	})
+}
+
+func (m *Manager) check(spec sandbox.Spec) error {
+	if spec.Wall == "" {
+		return &sandbox.FieldError{Field: "wall", Reason: "no wall was chosen; choose docker or namespace"}
+	}
+	if _, err := m.provider(spec.Wall); err != nil {
+		return err
+	}
+	return spec.Validate()
+}
+
+// make writes the row, then lets the provider make the sandbox.
+func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report func(sandbox.Step)) (Binding, error) {
+	p, err := m.provider(spec.Wall)
+	if err != nil {
+		return Binding{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
+	defer cancel()
+	m.mu.Lock()
+	r.cancelAllocate = cancel // a release does not wait for a pull to end
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		r.cancelAllocate = nil
+		m.mu.Unlock()
+	}()
+
+	now := time.Now().UTC()
+	rec := sandbox.Record{
+		RootTaskID: r.id, Wall: spec.Wall, Workdir: spec.WorkdirOrDefault(), Spec: spec,
+		State: sandbox.StateAllocating, CreatedAt: now, UpdatedAt: now,
+	}
+	if rec.ID, err = m.ledger.InsertRecord(ctx, rec); err != nil {
+		return Binding{}, errLedger("write", r.id, err)
+	}
+	m.dropChannel(r)
+	m.set(r, rec, sandbox.Condition{Value: sandbox.StateAllocating, Source: "ledger"}, "")
+
+	h, err := allocate(ctx, p, r.id, spec, report)
+	if err != nil {
+		return Binding{}, m.fail(ctx, r, rec, fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err))
+	}
+	b, err := m.open(ctx, r, &rec, h)
+	if err != nil {
+		err = fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err)
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		if rerr := p.Release(rctx, r.id); rerr != nil {
+			// The row stays allocating, so that the next sweep removes it.
+			return Binding{}, errors.Join(err, fmt.Errorf("remove it again: %w", rerr))
+		}
+		return Binding{}, m.fail(ctx, r, rec, err)
+	}
+	return b, nil
+}
+
+func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (sandbox.Handle, error) {
+	if pp, ok := p.(sandbox.Progress); ok && report != nil {
+		return pp.AllocateWithProgress(ctx, rootTaskID, spec, report)
+	}
+	return p.Allocate(ctx, rootTaskID, spec)
+}
+
+// fail writes that an allocation failed, and returns why.
+func (m *Manager) fail(ctx context.Context, r *root, rec sandbox.Record, why error) error {
+	cond := sandbox.Condition{Value: sandbox.StateFailed, Cause: why.Error(), Source: "ledger"}
+	if err := m.write(ctx, r, &rec, cond, why.Error()); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
+}

@@ -1,0 +1,227 @@
+package lifetime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/glovebox-dev/glovebox/backend/guest/client"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/wire"
+)
+
+// Attach reconnects a root task to its sandbox and starts it when it is stopped,
+// paused or only created. It never makes one. The error wraps sandbox.ErrGone
+// (the row is then lost), ErrStopped, ErrUnreachable (the binding holds) or
+// ErrForeign.
+func (m *Manager) Attach(ctx context.Context, rootTaskID string) (Binding, error) {
+	return m.reconnect(ctx, rootTaskID, "attach", sandbox.Provider.Attach)
+}
+
+// Start starts a root task's sandbox that is stopped or paused; it is Attach on
+// a user's word.
+func (m *Manager) Start(ctx context.Context, rootTaskID string) (Binding, error) {
+	return m.reconnect(ctx, rootTaskID, "start", func(p sandbox.Provider, ctx context.Context, ref sandbox.Ref) (sandbox.Handle, error) {
+		if s, ok := p.(sandbox.Starter); ok {
+			return s.Start(ctx, ref)
+		}
+		return p.Attach(ctx, ref)
+	})
+}
+
+// Client returns the open channel to a root task's sandbox, and opens it when it
+// is not. A sandbox that is known to be stopped, paused or lost is not tried: the
+// error says so at once. Use it for one call; do not keep it, do not close it.
+func (m *Manager) Client(ctx context.Context, rootTaskID string) (*client.Client, Binding, error) {
+	c, b, err := m.channel(rootTaskID)
+	if c != nil || err != nil {
+		return c, b, err
+	}
+	if _, err := m.Attach(ctx, rootTaskID); err != nil {
+		return nil, Binding{}, err
+	}
+	c, b, err = m.channel(rootTaskID)
+	if c == nil && err == nil {
+		err = fmt.Errorf("the channel closed while it was opened: %w", sandbox.ErrUnreachable)
+	}
+	return c, b, err
+}
+
+// Channel is Client in the words of the layers below this one.
+func (m *Manager) Channel(ctx context.Context, rootTaskID string) (*client.Client, sandbox.Record, wire.Hello, error) {
+	c, b, err := m.Client(ctx, rootTaskID)
+	return c, b.Record, b.Hello, err
+}
+
+// channel returns the channel that is open, an error when none can be, or
+// neither when it is worth trying.
+func (m *Manager) channel(rootTaskID string) (*client.Client, Binding, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.roots[rootTaskID]
+	switch {
+	case m.closed:
+		return nil, Binding{}, ErrClosed
+	case !ok:
+		return nil, Binding{}, nil
+	}
+	switch r.cond.Value {
+	case sandbox.StateReady, sandbox.StateUnreachable:
+		// A silent engine does not close a channel that is open: the guest
+		// answers by itself, or the call asks why it does not.
+		if r.client != nil {
+			return r.client, r.bindingLocked(), nil
+		}
+		return nil, Binding{}, nil
+	case sandbox.StateAllocating, "":
+		return nil, Binding{}, nil // wait for it as Attach does
+	}
+	return nil, Binding{}, down(r.cond)
+}
+
+func (r *root) bindingLocked() Binding {
+	return Binding{Record: r.rec, Ref: r.rec.Ref, ShortID: r.rec.ShortID, Workdir: r.rec.Workdir, Hello: r.hello}
+}
+
+type attachFunc func(sandbox.Provider, context.Context, sandbox.Ref) (sandbox.Handle, error)
+
+func (m *Manager) reconnect(ctx context.Context, rootTaskID, verb string, by attachFunc) (Binding, error) {
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return Binding{}, err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	return m.bindings.do(ctx, verb+" "+rootTaskID, func() (Binding, error) {
+		unlock, err := m.acquire(ctx, r)
+		if err != nil {
+			return Binding{}, err
+		}
+		defer unlock()
+		rec, ok, err := m.live(ctx, rootTaskID)
+		switch {
+		case err != nil:
+			return Binding{}, err
+		case !ok || rec.Ref == "" || rec.State == sandbox.StateReleasing:
+			return Binding{}, errNone(rootTaskID)
+		}
+		return m.attachBy(ctx, r, rec, by)
+	})
+}
+
+func (m *Manager) attach(ctx context.Context, r *root, rec sandbox.Record) (Binding, error) {
+	return m.attachBy(ctx, r, rec, sandbox.Provider.Attach)
+}
+
+func (m *Manager) attachBy(ctx context.Context, r *root, rec sandbox.Record, by attachFunc) (Binding, error) {
+	p, err := m.provider(rec.Wall)
+	if err != nil {
+		return Binding{}, fmt.Errorf("%w: %w", sandbox.ErrUnreachable, err)
+	}
+	actx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	h, err := by(p, actx, rec.Ref)
+	if err == nil {
+		var b Binding
+		if b, err = m.open(actx, r, &rec, h); err == nil {
+			return b, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return Binding{}, ctx.Err()
+	}
+	cond, known := m.judge(actx, p, rec, err)
+	if !known {
+		return Binding{}, fmt.Errorf("attach: %w", err)
+	}
+	if cond.Value == sandbox.StateUnreachable {
+		m.set(r, rec, cond, err.Error()) // the row keeps its state: the binding holds
+		return Binding{}, fmt.Errorf("attach: %w (%w)", down(cond), err)
+	}
+	m.dropChannel(r)
+	if werr := m.write(ctx, r, &rec, cond, err.Error()); werr != nil {
+		return Binding{}, errors.Join(down(cond), werr)
+	}
+	return Binding{}, down(cond)
+}
+
+// judge turns the error of an attach into the condition that it shows. It is not
+// known for an error that says nothing about the sandbox.
+func (m *Manager) judge(ctx context.Context, p sandbox.Provider, rec sandbox.Record, err error) (sandbox.Condition, bool) {
+	cond := sandbox.Condition{Source: "engine"}
+	switch {
+	case errors.Is(err, sandbox.ErrGone):
+		cond.Value, cond.Cause = sandbox.StateLost, sandbox.CauseRemoved
+	case errors.Is(err, sandbox.ErrStopped):
+		cond.Value, cond.Cause = sandbox.StateStopped, sandbox.CauseExited
+		if seen, _ := m.inspect(ctx, p, rec); seen.Value == sandbox.StateStopped && seen.Cause != "" {
+			cond = seen
+		}
+	case errors.Is(err, sandbox.ErrForeign), errors.Is(err, sandbox.ErrRef), errors.Is(err, sandbox.ErrUnsupported):
+		return cond, false
+	case errors.Is(err, errGuestSilent):
+		cond.Value, cond.Cause, cond.Source = sandbox.StateUnreachable, causeGuest, "guest"
+	case errors.Is(err, sandbox.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		cond.Value, cond.Cause = sandbox.StateUnreachable, sandbox.CauseEngine
+	default:
+		return cond, false
+	}
+	return cond, true
+}
+
+// causeGuest explains a sandbox that runs and whose guest says nothing.
+const causeGuest = "guest not answering"
+
+var errGuestSilent = errors.New(causeGuest)
+
+// open opens the channel to a sandbox that a provider has handed over and writes
+// that it is ready. A channel that is open and answers from the same boot is
+// kept, so that a second attach breaks no running call.
+func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sandbox.Handle) (Binding, error) {
+	if h.Dial == nil {
+		return Binding{}, fmt.Errorf("the sandbox has no guest: %w", sandbox.ErrUnsupported)
+	}
+	next := *rec
+	if next.Ref == "" {
+		ref, err := h.Ref()
+		if err != nil {
+			return Binding{}, err
+		}
+		next.Ref = ref
+	}
+	if h.ShortID != "" {
+		next.ShortID = h.ShortID
+	}
+	if h.Workdir != "" {
+		next.Workdir = h.Workdir
+	}
+
+	m.mu.Lock()
+	old, oldHello := r.client, r.hello
+	m.mu.Unlock()
+	c := client.New(client.Options{Dial: h.Dial, GuestID: h.GuestID, Key: client.DeriveKey(m.secret, h.GuestID), Log: m.log})
+	hctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	hello, err := c.Hello(hctx)
+	if err != nil {
+		c.Close()
+		return Binding{}, fmt.Errorf("%w: %w", errGuestSilent, err)
+	}
+	if old != nil && oldHello.BootID == hello.BootID && oldHello.GuestID == hello.GuestID {
+		c.Close()
+		c, old = old, nil
+	}
+
+	m.mu.Lock()
+	r.client, r.hello = c, hello
+	m.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	if err := m.write(ctx, r, &next, sandbox.Condition{Value: sandbox.StateReady, Source: "guest"}, ""); err != nil {
+		m.dropChannel(r)
+		return Binding{}, err
+	}
+	*rec = next
+	return Binding{Record: next, Ref: next.Ref, ShortID: next.ShortID, Workdir: next.Workdir, Hello: hello}, nil
+}

@@ -1,0 +1,270 @@
+package lifetime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// How says what a release leaves.
+type How int
+
+// Remove, the default, removes the sandbox. Keep leaves it to the user: the row
+// is detached and the sandbox never reaped. StopOnly stops it and keeps the
+// binding.
+const (
+	Remove How = iota
+	Keep
+	StopOnly
+)
+
+// Stop stops a root task's sandbox and keeps its contents. One that is stopped
+// already is no error.
+func (m *Manager) Stop(ctx context.Context, rootTaskID string) error {
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	unlock, err := m.acquire(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, ok, err := m.live(ctx, rootTaskID)
+	if err != nil {
+		return err
+	}
+	if !ok || rec.Ref == "" {
+		return errNone(rootTaskID)
+	}
+	return m.stop(ctx, r, rec)
+}
+
+func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record) error {
+	p, err := m.provider(rec.Wall)
+	if err != nil {
+		return err
+	}
+	s, ok := p.(sandbox.Stopper)
+	if !ok {
+		return fmt.Errorf("stop a %s sandbox: %w", rec.Wall, sandbox.ErrUnsupported)
+	}
+	m.intend(r, sandbox.CauseByHand)
+	defer m.intend(r, "")
+	// Begun is done: a user who closes the window has still clicked Stop.
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err = s.Stop(sctx, rec.Ref)
+	switch {
+	case errors.Is(err, sandbox.ErrGone):
+		cond := sandbox.Condition{Value: sandbox.StateLost, Cause: sandbox.CauseRemoved, Source: "engine"}
+		m.dropChannel(r)
+		return errors.Join(down(cond), m.write(ctx, r, &rec, cond, err.Error()))
+	case err != nil:
+		return fmt.Errorf("stop the sandbox: %w", err)
+	}
+	m.dropChannel(r)
+	return m.write(ctx, r, &rec, sandbox.Condition{Value: sandbox.StateStopped, Cause: sandbox.CauseByHand, Source: "engine"}, "")
+}
+
+// intend says which cause the operation under way gives to what it does, for the
+// calls that it breaks.
+func (m *Manager) intend(r *root, cause string) {
+	m.mu.Lock()
+	r.intent = cause
+	m.mu.Unlock()
+}
+
+// Release ends a root task's hold on its sandbox, every generation of it. It is
+// idempotent, ends an allocation that is under way, works on a sandbox that is
+// stopped, paused or not there any more, and is not interrupted by the end of
+// ctx once it has begun. When it fails, the row stays releasing and Run tries
+// again.
+func (m *Manager) Release(ctx context.Context, rootTaskID string, how How) error {
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	m.mu.Lock()
+	if r.cancelAllocate != nil {
+		r.cancelAllocate()
+	}
+	m.mu.Unlock()
+	unlock, err := m.acquire(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	rows, err := m.rows(ctx, rootTaskID)
+	if err != nil {
+		return err
+	}
+	switch how {
+	case StopOnly:
+		return m.stopNewest(ctx, r, rows)
+	case Keep:
+		return m.detach(ctx, r, rows)
+	}
+	return m.clear(ctx, r, rows)
+}
+
+func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record) error {
+	for _, rec := range slices.Backward(rows) {
+		switch rec.State {
+		case sandbox.StateReady, sandbox.StatePaused, sandbox.StateUnreachable:
+			return m.stop(ctx, r, rec)
+		}
+	}
+	return nil
+}
+
+// detach leaves what is there to the user and clears the rest.
+func (m *Manager) detach(ctx context.Context, r *root, rows []sandbox.Record) error {
+	rest := rows[:0:0]
+	for _, rec := range rows {
+		switch rec.State {
+		case sandbox.StateReady, sandbox.StateStopped, sandbox.StatePaused, sandbox.StateUnreachable:
+			m.dropChannel(r)
+			cond := sandbox.Condition{Value: sandbox.StateDetached, Cause: sandbox.CauseByHand, Source: "ledger"}
+			if err := m.write(ctx, r, &rec, cond, ""); err != nil {
+				return err
+			}
+		}
+		rest = append(rest, rec)
+	}
+	return m.clear(ctx, r, rest)
+}
+
+// clear removes what the owned rows among rows hold and writes them released.
+// The caller operates on r.
+func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	walls := make(map[sandbox.Wall]bool)
+	kept := make(map[string]bool)
+	for i := range rows {
+		switch rec := &rows[i]; {
+		case rec.State == sandbox.StateDetached:
+			kept[rec.Ref.ID()] = true
+		case rec.State.Owned():
+			walls[rec.Wall] = true
+		}
+	}
+	if len(walls) == 0 {
+		return nil
+	}
+	m.intend(r, string(sandbox.StateReleased))
+	defer m.intend(r, "")
+	for i := range rows {
+		if rows[i].State.Owned() && rows[i].State != sandbox.StateReleasing {
+			cond := sandbox.Condition{Value: sandbox.StateReleasing, Source: "ledger"}
+			if err := m.write(ctx, r, &rows[i], cond, ""); err != nil {
+				return err
+			}
+		}
+	}
+	m.dropChannel(r)
+
+	for wall := range walls {
+		if err := m.remove(ctx, wall, r.id, kept); err != nil {
+			m.mu.Lock()
+			rec := r.rec
+			m.mu.Unlock()
+			m.set(r, rec, sandbox.Condition{Value: sandbox.StateReleasing, Cause: clip(err.Error()), Source: "ledger"}, err.Error())
+			return fmt.Errorf("release the sandbox of task %s: %w; it is tried again", r.id, err)
+		}
+		for i := range rows {
+			if rows[i].Wall == wall && rows[i].State == sandbox.StateReleasing {
+				cond := sandbox.Condition{Value: sandbox.StateReleased, Source: "engine"}
+				if err := m.write(ctx, r, &rows[i], cond, ""); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// remove removes every sandbox that a wall holds for a root task, but for the
+// kept ones.
+func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, kept map[string]bool) error {
+	p, err := m.provider(wall)
+	if err != nil {
+		return err
+	}
+	if len(kept) == 0 {
+		return p.Release(ctx, rootTaskID)
+	}
+	lister, ok := p.(sandbox.Lister)
+	remover, ok2 := p.(sandbox.Remover)
+	if !ok || !ok2 {
+		return fmt.Errorf("remove one of several %s sandboxes: %w", wall, sandbox.ErrUnsupported)
+	}
+	found, err := lister.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		if f.RootTaskID == rootTaskID && !kept[f.Ref.ID()] {
+			if err := remover.Remove(ctx, f.Ref); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish ends what a process that died had begun for a root task: rows that are
+// allocating become failed, rows that are releasing become released, both after
+// what they made is gone. The caller operates on r.
+func (m *Manager) finish(ctx context.Context, r *root) error {
+	rows, err := m.rows(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	kept := make(map[string]bool)
+	unfinished := make(map[sandbox.Wall]bool)
+	for _, rec := range rows {
+		switch rec.State {
+		case sandbox.StateAllocating, sandbox.StateReleasing:
+			unfinished[rec.Wall] = true
+		case sandbox.StateReleased, sandbox.StateFailed, sandbox.StateLost:
+		default:
+			kept[rec.Ref.ID()] = true
+		}
+	}
+	for wall := range unfinished {
+		rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+		err := m.remove(rctx, wall, r.id, kept)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("remove what is left of task %s: %w", r.id, err)
+		}
+		for i := range rows {
+			if rows[i].Wall != wall {
+				continue
+			}
+			var cond sandbox.Condition
+			switch rows[i].State {
+			case sandbox.StateAllocating:
+				cond = sandbox.Condition{Value: sandbox.StateFailed, Cause: "interrupted while it was made", Source: "ledger"}
+			case sandbox.StateReleasing:
+				cond = sandbox.Condition{Value: sandbox.StateReleased, Source: "engine"}
+			default:
+				continue
+			}
+			if err := m.write(ctx, r, &rows[i], cond, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
