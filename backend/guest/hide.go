@@ -18,11 +18,11 @@ import (
 )
 
 // Hide covers the directories of cfg.Hide for the guest and all that it will
-// ever start, and is the first thing that "serve" does: it has to come before
-// any other descriptor is opened or marked close-on-exec. With nothing to hide
-// it returns at once. Else it never returns but for an error: it starts the
-// guest's program again, in the same process, with a configuration in which
-// Hide is empty and StateDir and LockFile go through an open descriptor.
+// ever start, and is the first thing that "serve" does: the inherited
+// descriptors must not be close-on-exec yet. With nothing to hide it returns.
+// Else it never returns but for an error: it starts the guest's program again,
+// in the same process, with a configuration in which Hide is empty and StateDir
+// and LockFile go through an open descriptor.
 //
 // In the namespace wall a command has the guest's own uid, so permissions
 // cannot keep it away from the journal. Nor can unmounting: the mounts belong
@@ -37,6 +37,9 @@ import (
 // refused to a command because it lacks the guest's capabilities.
 func Hide(cfg wire.GuestConfig) error {
 	if len(cfg.Hide) == 0 {
+		if n, err := strconv.Atoi(strings.TrimPrefix(cfg.StateDir, throughFD)); err == nil {
+			unix.CloseOnExec(n) // kept over the start below, not for commands
+		}
 		return nil
 	}
 	runtime.LockOSThread() // never unlocked: the thread's file system view is its own now
@@ -58,7 +61,7 @@ func Hide(cfg wire.GuestConfig) error {
 		}
 	}
 
-	kept := "/proc/self/fd/" + strconv.Itoa(dir)
+	kept := throughFD + strconv.Itoa(dir)
 	if rest, ok := strings.CutPrefix(cfg.LockFile, path.Clean(cfg.StateDir)+"/"); ok {
 		cfg.LockFile = path.Join(kept, rest)
 	}
@@ -72,6 +75,9 @@ func Hide(cfg wire.GuestConfig) error {
 	}
 	return nil
 }
+
+// throughFD and a descriptor's number make a path to what it has open.
+const throughFD = "/proc/self/fd/"
 
 // withConfig returns args with the value of --config replaced.
 func withConfig(args []string, cfg wire.GuestConfig) ([]string, error) {
