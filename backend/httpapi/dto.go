@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -85,8 +86,8 @@ type RenameRequest struct {
 
 // ToolRequest makes one tool call by hand.
 type ToolRequest struct {
-	Tool  string                 `json:"tool"`
-	Input map[string]interface{} `json:"input"`
+	Tool  string          `json:"tool"`
+	Input json.RawMessage `json:"input"`
 }
 
 // ToolResponse is the structured result of a tool call.

@@ -1,0 +1,89 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/session"
+	"github.com/glovebox-dev/glovebox/backend/store"
+)
+
+// faults is the one table from errors to statuses and codes. The first match
+// counts. What is not in it is "internal": its text goes to the log alone.
+var faults = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{errHost, http.StatusMisdirectedRequest, "wrong_host"},
+	{errOrigin, http.StatusForbidden, "wrong_origin"},
+	{errToken, http.StatusUnauthorized, "unauthorized"},
+	{errContentType, http.StatusUnsupportedMediaType, "not_json"},
+	{errSockets, http.StatusTooManyRequests, "too_many_sockets"},
+	{errBody, http.StatusBadRequest, "invalid_body"},
+	{errTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+	{sandbox.ErrSpec, http.StatusUnprocessableEntity, "invalid_field"},
+	{sandbox.ErrRef, http.StatusUnprocessableEntity, "invalid_ref"},
+	{sandbox.ErrNoWall, http.StatusServiceUnavailable, "no_wall"},
+	{session.ErrUnknown, http.StatusNotFound, "unknown_session"},
+	{session.ErrEnded, http.StatusConflict, "session_ended"},
+	{session.ErrNotRunning, http.StatusConflict, "not_running"},
+	{session.ErrBusy, http.StatusConflict, "session_busy"},
+	{session.ErrNoApproval, http.StatusConflict, "no_approval"},
+	{session.ErrNotBound, http.StatusConflict, "no_sandbox"},
+	{session.ErrClosing, http.StatusServiceUnavailable, "closing"},
+	{sandbox.ErrGone, http.StatusConflict, "sandbox_lost"},
+	{execenv.ErrLost, http.StatusConflict, "sandbox_lost"},
+	{sandbox.ErrStopped, http.StatusConflict, "sandbox_stopped"},
+	{sandbox.ErrUnreachable, http.StatusServiceUnavailable, "sandbox_unreachable"},
+	{execenv.ErrUnreachable, http.StatusServiceUnavailable, "sandbox_unreachable"},
+	{sandbox.ErrForeign, http.StatusConflict, "sandbox_foreign"},
+	{sandbox.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
+	{execenv.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
+	{execenv.ErrWorkdirGone, http.StatusConflict, "workspace_missing"},
+	{execenv.ErrOutcomeUnknown, http.StatusConflict, "outcome_unknown"},
+	{execenv.ErrBusy, http.StatusTooManyRequests, "busy"},
+	{execenv.ErrInvalid, http.StatusUnprocessableEntity, "invalid"},
+	{execenv.ErrNotFound, http.StatusUnprocessableEntity, "not_found"},
+	{execenv.ErrPermission, http.StatusUnprocessableEntity, "permission"},
+	{store.ErrBusy, http.StatusServiceUnavailable, "store_busy"},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timeout"},
+	{context.Canceled, 499, "cancelled"}, // the client has gone
+}
+
+// describe returns the status and body of an error.
+func describe(err error) (int, ErrorBody) {
+	body := ErrorBody{Message: err.Error()}
+	var field *sandbox.FieldError
+	if errors.As(err, &field) {
+		body.Field = field.Field
+	}
+	for _, f := range faults {
+		if errors.Is(err, f.err) {
+			body.Code = f.code
+			return f.status, body
+		}
+	}
+	return http.StatusInternalServerError, ErrorBody{Code: "internal", Message: "something went wrong in the server; its log says what"}
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, body := describe(err)
+	if status == http.StatusInternalServerError {
+		s.o.Log.ErrorContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	reply(w, status, ErrorResponse{Error: body})
+}
+
+// reply answers with JSON.
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone; there is nobody to tell
+}

@@ -1,0 +1,257 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/glovebox-dev/glovebox/backend/stream"
+)
+
+const (
+	eventsPage = 500
+	pingEvery  = 10 * time.Second
+	freshEvery = 4 * time.Second // how often ages are renewed
+	sendTime   = 30 * time.Second
+)
+
+// accept upgrades a request that the guard has let through.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, func(), error) {
+	select {
+	case s.sockets <- struct{}{}:
+	default:
+		s.fail(w, r, errSockets)
+		return nil, nil, errSockets
+	}
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{protocolName},
+		InsecureSkipVerify: true, // the guard has checked Host, Origin and token
+		CompressionMode:    websocket.CompressionDisabled,
+	})
+	if err != nil {
+		<-s.sockets
+		return nil, nil, err
+	}
+	return c, func() { c.CloseNow(); <-s.sockets }, nil
+}
+
+// events serves one window: everything about all sessions, and the logs and
+// live frames of those that it subscribes to.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	c, release, err := s.accept(w, r)
+	if err != nil {
+		return
+	}
+	defer release()
+	c.SetReadLimit(64 << 10)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+
+	wants := make(chan Frame) // unbuffered: a window that talks faster than it is served waits
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer cancel()
+		for {
+			_, data, err := c.Read(ctx)
+			if err != nil {
+				return
+			}
+			var f Frame
+			if err := json.Unmarshal(data, &f); err != nil {
+				f = Frame{Type: "invalid"}
+			}
+			select {
+			case wants <- f:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	sock := &eventSocket{server: s, conn: c, after: map[string]int64{}, sent: map[string][]byte{}}
+	err = sock.serve(ctx, wants)
+	if err != nil && !errors.Is(err, context.Canceled) && websocket.CloseStatus(err) == -1 {
+		s.o.Log.Debug("events socket", "err", err)
+	}
+	c.Close(websocket.StatusGoingAway, "")
+	cancel()
+	<-read
+}
+
+type eventSocket struct {
+	server *Server
+	conn   *websocket.Conn
+	after  map[string]int64  // by subscribed session: the last seq sent
+	sent   map[string][]byte // by session: its last frame
+}
+
+func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
+	s := e.server
+	bell, live := s.o.Hub.Subscribe(), s.o.Hub.Listen("")
+	defer bell.Close()
+	defer live.Close()
+	ping, fresh := time.NewTicker(pingEvery), time.NewTicker(freshEvery)
+	defer ping.Stop()
+	defer fresh.Stop()
+
+	if err := e.send(ctx, Frame{Type: "hello", Version: s.o.Version, Instance: s.o.Instance}); err != nil {
+		return err
+	}
+	sessions, err := s.sessions(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.send(ctx, Frame{Type: "sessions", Sessions: sessions}); err != nil {
+		return err
+	}
+	for _, v := range sessions {
+		e.changed(v)
+	}
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case f := <-wants:
+			err = e.want(ctx, f)
+		case <-bell.C():
+			if err = e.sendSessions(ctx); err == nil {
+				err = e.sendEvents(ctx)
+			}
+		case <-live.C():
+			err = e.sendLive(ctx, live)
+		case <-fresh.C:
+			err = e.sendSessions(ctx)
+		case now := <-ping.C:
+			err = e.send(ctx, Frame{Type: "ping", At: &now})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *eventSocket) want(ctx context.Context, f Frame) error {
+	switch f.Type {
+	case "subscribe":
+		v, err := e.server.o.Sessions.View(ctx, f.SessionID)
+		if err != nil {
+			return e.sendError(ctx, f.SessionID, err)
+		}
+		e.after[v.ID] = f.After
+		if err := e.sendEventsOf(ctx, v.ID); err != nil {
+			return err
+		}
+		if err := e.send(ctx, Frame{Type: "caught_up", SessionID: v.ID, Seq: e.after[v.ID]}); err != nil {
+			return err
+		}
+		for _, l := range e.server.o.Sessions.Live(v.ID) {
+			if err := e.send(ctx, Frame{Type: "live", SessionID: v.ID, Live: &l}); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "unsubscribe":
+		delete(e.after, f.SessionID)
+		return nil
+	}
+	return e.sendError(ctx, f.SessionID, errBody)
+}
+
+// sendSessions sends every session whose frame differs from the last one sent.
+func (e *eventSocket) sendSessions(ctx context.Context) error {
+	sessions, err := e.server.sessions(ctx)
+	if err != nil {
+		return e.sendError(ctx, "", err)
+	}
+	for _, v := range sessions {
+		if !e.changed(v) {
+			continue
+		}
+		if err := e.send(ctx, Frame{Type: "session", SessionID: v.ID, Session: &v}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *eventSocket) changed(v Session) bool {
+	body, err := json.Marshal(v)
+	if err != nil || bytes.Equal(body, e.sent[v.ID]) {
+		return false
+	}
+	e.sent[v.ID] = body
+	return true
+}
+
+func (e *eventSocket) sendEvents(ctx context.Context) error {
+	for id := range e.after {
+		if err := e.sendEventsOf(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *eventSocket) sendEventsOf(ctx context.Context, id string) error {
+	for {
+		events, err := e.server.o.Sessions.Events(ctx, id, e.after[id], eventsPage)
+		if err != nil {
+			return e.sendError(ctx, id, err)
+		}
+		for i := range events {
+			if err := e.send(ctx, Frame{Type: "event", SessionID: id, Seq: events[i].Seq, Event: &events[i]}); err != nil {
+				return err
+			}
+			e.after[id] = events[i].Seq
+		}
+		if len(events) < eventsPage {
+			return nil
+		}
+	}
+}
+
+func (e *eventSocket) sendLive(ctx context.Context, l *stream.Listener) error {
+	frames, dropped := l.Take()
+	if dropped {
+		for id := range e.after {
+			if err := e.send(ctx, Frame{Type: "dropped", SessionID: id}); err != nil {
+				return err
+			}
+		}
+	}
+	frames = slices.DeleteFunc(frames, func(f stream.Live) bool {
+		_, wanted := e.after[f.RootTaskID]
+		return !wanted || f.Data == ""
+	})
+	for i := range frames {
+		if err := e.send(ctx, Frame{Type: "live", SessionID: frames[i].RootTaskID, Live: &frames[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *eventSocket) sendError(ctx context.Context, id string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	_, body := describe(err)
+	return e.send(ctx, Frame{Type: "error", SessionID: id, Error: &body})
+}
+
+func (e *eventSocket) send(ctx context.Context, f Frame) error {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	return e.conn.Write(ctx, websocket.MessageText, body)
+}

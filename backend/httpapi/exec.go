@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+)
+
+// exec runs one command of a person over a socket: see ExecRequest. A window
+// that goes away stops its command.
+func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
+	c, release, err := s.accept(w, r)
+	if err != nil {
+		return
+	}
+	defer release()
+	c.SetReadLimit(1 << 20)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+
+	_, data, err := c.Read(ctx)
+	if err != nil {
+		return
+	}
+	var req ExecRequest
+	if err := json.Unmarshal(data, &req); err != nil || len(req.Argv) == 0 {
+		s.endExec(ctx, c, nil, errBody)
+		return
+	}
+	cmd := execenv.Command{Argv: req.Argv, Dir: req.Dir, Env: req.Env}
+	read := make(chan struct{})
+	stdin, feed := io.Pipe()
+	defer stdin.Close()
+	if req.Stdin {
+		cmd.Stdin = stdin
+	}
+	go func() {
+		defer close(read)
+		if !feedExec(ctx, c, feed) {
+			cancel() // the client has gone
+		}
+	}()
+	out, err := s.o.Sessions.Exec(ctx, r.PathValue("id"), cmd, func(chunk execenv.Chunk) {
+		frame := append([]byte{byte(chunk.Stream)}, chunk.Data...)
+		if c.Write(ctx, websocket.MessageBinary, frame) != nil {
+			cancel()
+		}
+	})
+	if err != nil {
+		s.endExec(ctx, c, nil, err)
+	} else {
+		s.endExec(ctx, c, &out, nil)
+	}
+	stdin.Close()
+	c.Close(websocket.StatusNormalClosure, "")
+	cancel()
+	<-read
+}
+
+// feedExec copies binary messages to the command's input until an empty one
+// ends it, then watches the connection. It reports whether the client closed in
+// good order.
+func feedExec(ctx context.Context, c *websocket.Conn, feed *io.PipeWriter) bool {
+	defer feed.Close()
+	for {
+		_, data, err := c.Read(ctx)
+		if err != nil {
+			return websocket.CloseStatus(err) == websocket.StatusNormalClosure
+		}
+		if len(data) == 0 {
+			feed.Close()
+			continue
+		}
+		if _, err := feed.Write(data); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			return false
+		}
+	}
+}
+
+func (s *Server) endExec(ctx context.Context, c *websocket.Conn, out *execenv.Outcome, err error) {
+	result := ExecResult{Outcome: out}
+	if err != nil {
+		_, body := describe(err)
+		result.Error = &body
+	}
+	body, err := json.Marshal(result)
+	if err != nil {
+		return
+	}
+	_ = c.Write(ctx, websocket.MessageText, body) // the client may have gone
+}

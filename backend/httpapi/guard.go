@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"crypto/subtle"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+)
+
+// Token is the bearer token of a server. It may be rotated while it is in use.
+type Token struct {
+	mu    sync.Mutex
+	value string
+}
+
+// NewToken returns a Token of the given value.
+func NewToken(value string) *Token { return &Token{value: value} }
+
+// Set replaces the value; the former one is refused from now on.
+func (t *Token) Set(value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.value = value
+}
+
+func (t *Token) matches(given string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.value != "" && subtle.ConstantTimeCompare([]byte(given), []byte(t.value)) == 1
+}
+
+const (
+	apiPrefix     = "/api/"
+	protocolName  = "glovebox.v1"
+	protocolToken = "token."
+
+	maxBody = 9 << 20 // a Write of 8 MiB and its JSON
+)
+
+// Errors of the guard; errors.go gives them their statuses.
+var (
+	errHost        = errors.New("this server does not answer for that host name; open the address that it printed")
+	errOrigin      = errors.New("requests from other pages are refused")
+	errToken       = errors.New("the token is missing or wrong; open the address that glovebox serve printed")
+	errContentType = errors.New("the body must be application/json")
+	errSockets     = errors.New("too many open sockets")
+)
+
+// guard stands before every route and every upgrade. That the server listens on
+// loopback is no protection: any page in any browser on this machine can send
+// requests here. So the Host must be ours (else a page whose name was rebound to
+// 127.0.0.1 is same-origin with us), an Origin must be ours, and everything under
+// /api/ needs the token, which no page can read and no browser adds by itself.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if err := s.admit(r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) admit(r *http.Request) error {
+	if !s.ourHost(r.Host) {
+		return errHost
+	}
+	if origin := r.Header.Get("Origin"); origin != "" || len(r.Header["Origin"]) > 0 {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "http" || !s.ourHost(u.Host) || u.Host != r.Host {
+			return errOrigin
+		}
+	}
+	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return errToken
+		}
+		return nil // the UI's files hold no secret
+	}
+	if !s.o.Token.matches(tokenOf(r)) {
+		return errToken
+	}
+	if r.ContentLength != 0 && r.Method != http.MethodGet {
+		if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+			return errContentType
+		}
+	}
+	return nil
+}
+
+// tokenOf returns the token that a request carries: as a bearer, or, since a
+// page cannot set headers on a socket, as one of the socket's subprotocols.
+func tokenOf(r *http.Request) string {
+	if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return t
+	}
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for p := range strings.SplitSeq(line, ",") {
+			if t, ok := strings.CutPrefix(strings.TrimSpace(p), protocolToken); ok {
+				return t
+			}
+		}
+	}
+	return ""
+}
+
+// secure sets the headers that every answer carries.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "+
+		"font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}

@@ -1,0 +1,289 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/session"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+var (
+	errBody     = errors.New("the body does not fit")
+	errTooLarge = errors.New("the body is too large")
+)
+
+// commandTime bounds a command that waits for an engine. It goes on when the
+// client leaves: half a release is worse than a late one.
+const commandTime = 2 * time.Minute
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/about", s.about)
+	mux.HandleFunc("GET /api/v1/doctor", s.doctor)
+	mux.HandleFunc("POST /api/v1/images/tiny", s.buildTiny)
+	mux.HandleFunc("GET /api/v1/events", s.events)
+
+	mux.HandleFunc("GET /api/v1/sessions", s.listSessions)
+	mux.HandleFunc("POST /api/v1/sessions", s.openSession)
+	mux.HandleFunc("GET /api/v1/sessions/{id}", s.showSession)
+	mux.HandleFunc("PATCH /api/v1/sessions/{id}", s.renameSession)
+	mux.HandleFunc("GET /api/v1/sessions/{id}/events", s.sessionEvents)
+	mux.HandleFunc("GET /api/v1/sessions/{id}/container", s.container)
+	mux.HandleFunc("POST /api/v1/sessions/{id}/messages", s.sendMessage)
+	mux.HandleFunc("POST /api/v1/sessions/{id}/approvals/{call}", s.decide)
+	mux.HandleFunc("POST /api/v1/sessions/{id}/interrupt", s.command((*session.Service).Interrupt))
+	mux.HandleFunc("POST /api/v1/sessions/{id}/attach", s.command((*session.Service).Attach))
+	mux.HandleFunc("POST /api/v1/sessions/{id}/start", s.command((*session.Service).Attach))
+	mux.HandleFunc("POST /api/v1/sessions/{id}/stop", s.command((*session.Service).Stop))
+	mux.HandleFunc("POST /api/v1/sessions/{id}/release", s.release)
+	mux.HandleFunc("POST /api/v1/sessions/{id}/reprovision", s.command((*session.Service).Reprovision))
+	mux.HandleFunc("POST /api/v1/sessions/{id}/close", s.command((*session.Service).Close))
+	mux.HandleFunc("POST /api/v1/sessions/{id}/tools", s.callTool)
+	mux.HandleFunc("GET /api/v1/sessions/{id}/exec", s.exec)
+
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusNotFound, ErrorResponse{ErrorBody{Code: "unknown_route", Message: r.Method + " " + r.URL.Path + " is not part of this API"}})
+	})
+	mux.Handle("/", s.assets())
+	return mux
+}
+
+// decode reads a JSON body of a known shape.
+func decode[T any](r *http.Request) (T, error) {
+	var v T
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(&v)
+	if errors.Is(err, io.EOF) && r.ContentLength == 0 {
+		return v, nil // every field has a default
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return v, fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
+	}
+	if err != nil {
+		return v, fmt.Errorf("%w: %w", errBody, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return v, fmt.Errorf("%w: something follows the JSON value", errBody)
+	}
+	return v, nil
+}
+
+// command answers 202 once a verb without a body has been carried out.
+func (s *Server) command(verb func(*session.Service, context.Context, string) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.carryOut(w, r, func(ctx context.Context, id string) error { return verb(s.o.Sessions, ctx, id) })
+	}
+}
+
+func (s *Server) carryOut(w http.ResponseWriter, r *http.Request, verb func(ctx context.Context, id string) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), commandTime)
+	defer cancel()
+	v, err := s.o.Sessions.View(ctx, r.PathValue("id"))
+	if err == nil {
+		err = verb(ctx, v.ID)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusAccepted, Accepted{SessionID: v.ID})
+}
+
+func (s *Server) about(w http.ResponseWriter, r *http.Request) {
+	reply(w, http.StatusOK, s.o.About(r.Context()))
+}
+
+func (s *Server) doctor(w http.ResponseWriter, r *http.Request) {
+	reply(w, http.StatusOK, s.o.Doctor(r.Context()))
+}
+
+func (s *Server) buildTiny(w http.ResponseWriter, r *http.Request) {
+	ref, err := s.o.Tiny(r.Context())
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusAccepted, map[string]string{"image": ref})
+}
+
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {
+	sessions, err := s.sessions(r.Context())
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusOK, sessions)
+}
+
+func (s *Server) sessions(ctx context.Context) ([]Session, error) {
+	views, err := s.o.Sessions.Views(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Session, len(views))
+	for i, v := range views {
+		out[i] = sessionOf(v)
+	}
+	return out, nil
+}
+
+func (s *Server) showSession(w http.ResponseWriter, r *http.Request) {
+	v, err := s.o.Sessions.View(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusOK, sessionOf(v))
+}
+
+func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[OpenRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	id, err := s.o.Sessions.Open(r.Context(), session.Open{
+		Title: req.Title, Goal: req.Goal, Workspace: req.Workspace, Model: req.Model,
+		Spec: req.Spec, Approvals: req.Approvals, OneShot: req.OneShot,
+	})
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusAccepted, Accepted{SessionID: id})
+}
+
+func (s *Server) renameSession(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[RenameRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.carryOut(w, r, func(ctx context.Context, id string) error { return s.o.Sessions.Rename(ctx, id, req.Title) })
+}
+
+func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[MessageRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.carryOut(w, r, func(ctx context.Context, id string) error { return s.o.Sessions.Send(ctx, id, req.Text) })
+}
+
+func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[DecisionRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.carryOut(w, r, func(ctx context.Context, id string) error {
+		return s.o.Sessions.Decide(ctx, id, r.PathValue("call"), req.Allow, req.Reason)
+	})
+}
+
+func (s *Server) release(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[ReleaseRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	how, ok := map[string]lifetime.How{"": lifetime.Remove, "remove": lifetime.Remove, "keep": lifetime.Keep, "stop": lifetime.StopOnly}[req.How]
+	if !ok {
+		s.fail(w, r, &sandbox.FieldError{Field: "how", Reason: fmt.Sprintf("unknown way %q; choose remove, keep or stop", req.How)})
+		return
+	}
+	s.carryOut(w, r, func(ctx context.Context, id string) error { return s.o.Sessions.Release(ctx, id, how) })
+}
+
+// callTool makes a call and answers with its result: the one command that waits,
+// because the one who made it wants to read it.
+func (s *Server) callTool(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[ToolRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	v, err := s.o.Sessions.View(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	result, err := s.o.Sessions.Tool(r.Context(), v.ID, req.Tool, req.Input)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusOK, ToolResponse{
+		Type: "tool_result", SessionID: v.ID, CallID: result.CallID, Tool: result.Tool, Status: result.Status,
+		Text: result.Text, Display: result.Display, Where: result.Where, TookMS: result.Duration.Milliseconds(),
+	})
+}
+
+// sessionEvents answers with a page of a session's log.
+func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request) {
+	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil && r.URL.Query().Has("after") {
+		s.fail(w, r, fmt.Errorf("%w: after is not a number", errBody))
+		return
+	}
+	v, err := s.o.Sessions.View(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	events, err := s.o.Sessions.Events(r.Context(), v.ID, after, eventsPage)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if events == nil {
+		events = []task.Event{}
+	}
+	reply(w, http.StatusOK, events)
+}
+
+func (s *Server) container(w http.ResponseWriter, r *http.Request) {
+	card, err := s.o.Sessions.Container(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	out := Container{Condition: card.Condition, Description: card.Description, Hello: card.Hello, Stats: card.Stats}
+	if card.Err != nil {
+		_, body := describe(card.Err)
+		out.Error = body.Message
+	}
+	reply(w, http.StatusOK, out)
+}
+
+func sessionOf(v session.View) Session {
+	out := Session{
+		ID: v.ID, Title: v.Title, Status: v.Status, Detail: v.Detail, Model: v.Created.Model, Workspace: v.Created.Workspace,
+		Wall: v.Created.Spec.Wall, Image: v.Created.Spec.Image, Network: string(v.Created.Spec.NetworkOrDefault()),
+		User: v.Created.Spec.User, Sandbox: v.Condition, Step: v.Step, Approvals: v.Created.Approvals,
+		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
+		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
+	}
+	if out.Running == nil {
+		out.Running = []string{}
+	}
+	if v.Bound != nil {
+		out.ShortID, out.Ref = v.Bound.SandboxID, v.Bound.ExecEnvRef
+	}
+	for _, w := range v.Waiting {
+		out.Waiting = append(out.Waiting, Waiting{CallID: w.CallID, Tool: w.Tool, Reason: w.Reason})
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+// Package httpapi is the one server that screens and verbs talk to: the API
+// under /api/v1, the events and exec sockets, and the UI's files. It listens on
+// loopback and trusts nobody for that; see the guard.
+//
+// Handlers decode, call the session service, and encode. A command answers 202
+// when its intent is recorded; what came of it shows in the events.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/session"
+	"github.com/glovebox-dev/glovebox/backend/stream"
+)
+
+// Options are what a Server is made of.
+type Options struct {
+	Sessions *session.Service
+	Hub      *stream.Hub
+	Token    *Token
+	Hosts    []string // extra Host values that are ours, with port; loopback ones are known
+	About    func(ctx context.Context) About
+	Doctor   func(ctx context.Context) Doctor
+	Tiny     func(ctx context.Context) (ref string, err error) // builds the tiny image
+	Assets   fs.FS                                             // the UI
+	Built    bool                                              // whether Assets is the UI, or only a placeholder
+	Version  string
+	Instance string
+	Log      *slog.Logger
+}
+
+// Server is described at the package.
+type Server struct {
+	o       Options
+	http    *http.Server
+	sockets chan struct{} // a token per open socket
+
+	mu    sync.Mutex
+	hosts map[string]bool // "127.0.0.1:7333"; set by Serve
+}
+
+// maxSockets bounds the open sockets of one server.
+const maxSockets = 256
+
+// New returns a Server for Serve.
+func New(o Options) *Server {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Log = o.Log.With("component", "http")
+	s := &Server{o: o, sockets: make(chan struct{}, maxSockets), hosts: map[string]bool{}}
+	s.http = &http.Server{
+		Handler:           s.guard(s.routes()),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Serve answers requests on l until ctx ends, then closes every connection.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.setHosts(l.Addr())
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
+	served := make(chan error, 1) // its one sender never blocks
+	go func() { served <- s.http.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	// Sockets are hijacked and end with ctx; requests get a moment.
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(stop); err != nil {
+		s.http.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// setHosts fixes which Host values are ours: the loopback names with the port
+// that we listen on, the address itself, and the configured ones.
+func (s *Server) setHosts(addr net.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return
+	}
+	for _, h := range []string{"localhost", "127.0.0.1", "::1", host} {
+		s.hosts[net.JoinHostPort(h, port)] = true
+	}
+	for _, h := range s.o.Hosts {
+		s.hosts[h] = true
+	}
+}
+
+func (s *Server) ourHost(host string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hosts[host]
+}

@@ -1,0 +1,51 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/store"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// journal is one task's log as its worker writes and reads it. It is used by
+// one goroutine at a time.
+type journal struct {
+	service    *Service
+	root       string
+	generation int64
+	state      *task.State
+}
+
+// Append writes under the worker's generation and folds everything that has
+// been written since, by whomever. A newer take-up makes it fail with an error
+// that wraps execenv.ErrFenced.
+func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
+	err := j.service.append(ctx, j.root, j.generation, payloads...)
+	if errors.Is(err, store.ErrFenced) {
+		return fmt.Errorf("%w: %w", execenv.ErrFenced, err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range payloads {
+		j.service.live.settle(j.root, p)
+	}
+	return j.sync(ctx)
+}
+
+// State returns the fold of what has been read so far.
+func (j *journal) State() *task.State { return j.state }
+
+func (j *journal) sync(ctx context.Context) error {
+	events, err := j.service.o.Store.Events(ctx, store.Query{After: j.state.Seq, TaskID: j.root})
+	if err != nil {
+		return fmt.Errorf("read back the log: %w", err)
+	}
+	for _, e := range events {
+		j.state.Apply(e)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+const sessionPrefix = "s-"
+
+// Open is what a session is opened with. What is empty takes its default.
+type Open struct {
+	Title     string
+	Goal      string // the first message; without one the sandbox starts and waits
+	Workspace string // absolute host directory
+	Model     string
+	Spec      sandbox.Spec
+	Approvals task.Approvals
+	OneShot   bool // the first turn's end completes the session and releases its sandbox
+}
+
+// Open records a new session and returns its id; its sandbox and first turn
+// follow by themselves. A fault of the input is a *sandbox.FieldError and
+// nothing has been made then.
+func (s *Service) Open(ctx context.Context, o Open) (string, error) {
+	id := newID(sessionPrefix)
+	created, err := s.prepare(ctx, id, o)
+	if err != nil {
+		return "", err
+	}
+	payloads := []task.Payload{created}
+	if o.Goal != "" {
+		payloads = append(payloads,
+			&task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleUser, o.Goal)}},
+			&task.TaskWoken{Cause: "message"})
+	}
+	if err := s.append(ctx, id, 0, payloads...); err != nil {
+		return "", fmt.Errorf("open a session: %w", err)
+	}
+	s.wake(id)
+	return id, nil
+}
+
+// prepare fills in defaults and checks everything that can be checked without
+// making anything but an own, empty workspace, which comes last.
+func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCreated, error) {
+	spec := o.Spec
+	if spec.Wall == "" {
+		wall, err := s.o.Default.Wall(ctx)
+		if err != nil {
+			return nil, err
+		}
+		spec.Wall = wall
+	}
+	if spec.User == "" {
+		spec.User = s.o.Default.Spec.User
+	}
+	if spec.Network.Mode == "" {
+		spec.Network = s.o.Default.Spec.Network
+	}
+	if spec.Resources == nil {
+		spec.Resources = s.o.Default.Spec.Resources
+	}
+	model := o.Model
+	if model == "" {
+		model = s.o.Default.Model
+	}
+	if _, err := s.o.Model(model); err != nil {
+		return nil, &sandbox.FieldError{Field: "model", Reason: err.Error()}
+	}
+	approvals := o.Approvals
+	switch approvals {
+	case "":
+		approvals = task.ApproveAuto
+		if spec.Wall == sandbox.WallLocal {
+			approvals = task.ApproveAsk
+		}
+	case task.ApproveAsk, task.ApproveAuto:
+	default:
+		return nil, &sandbox.FieldError{Field: "approvals", Reason: fmt.Sprintf("unknown mode %q; choose ask or auto", approvals)}
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	workspace, err := resolveWorkspace(o.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	spec.Workspace = workspace
+	if spec.Wall == sandbox.WallDocker && spec.Image == "" {
+		if spec.Image, err = s.o.Default.Image(ctx); err != nil {
+			return nil, fmt.Errorf("find the default image: %w", err)
+		}
+	}
+	if spec.Wall != sandbox.WallLocal {
+		if err := s.o.Lifetime.Check(ctx, spec); err != nil {
+			return nil, err
+		}
+	}
+	if workspace == "" {
+		if workspace, err = s.o.Workspace(id); err != nil {
+			return nil, fmt.Errorf("make a workspace: %w", err)
+		}
+		spec.Workspace = workspace
+	}
+	return &task.TaskCreated{
+		Title: title(o), Goal: o.Goal, Model: model, Workspace: workspace,
+		Spec: spec, Approvals: approvals, OneShot: o.OneShot,
+	}, nil
+}
+
+// resolveWorkspace makes a given workspace absolute and real. It never makes one.
+func resolveWorkspace(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	bad := func(reason string) error { return &sandbox.FieldError{Field: "workspace", Reason: reason} }
+	if !filepath.IsAbs(dir) {
+		return "", bad(fmt.Sprintf("%q is not absolute", dir))
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", bad(dir + " does not exist; make it first")
+	}
+	if err != nil {
+		return "", bad(err.Error())
+	}
+	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+		return "", bad(dir + " is not a directory")
+	}
+	return real, nil
+}
+
+func title(o Open) string {
+	t := o.Title
+	if t == "" {
+		t, _, _ = strings.Cut(strings.TrimSpace(o.Goal), "\n")
+	}
+	if t == "" {
+		t = "New session"
+	}
+	const limit = 80
+	if r := []rune(t); len(r) > limit {
+		t = string(r[:limit-1]) + "…"
+	}
+	return t
+}
+
+// Rename gives a session another title.
+func (s *Service) Rename(ctx context.Context, id, title string) error {
+	title = strings.TrimSpace(title)
+	if title == "" {
+		return &sandbox.FieldError{Field: "title", Reason: "is empty"}
+	}
+	return s.append(ctx, id, 0, &task.TaskRenamed{Title: title})
+}

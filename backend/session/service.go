@@ -1,0 +1,162 @@
+// Package session is the service behind every screen and verb: it opens
+// sessions, drives their turns, and binds them to sandboxes.
+//
+// A command is an append to the store: [Service.Send], [Service.Decide] and the
+// rest record an intent and return; a worker, at most one per root task, folds
+// the log and acts. What a worker does is recorded under a generation, so that
+// after a crash the next process takes up exactly where the log stops.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/store"
+	"github.com/glovebox-dev/glovebox/backend/stream"
+	"github.com/glovebox-dev/glovebox/backend/task"
+	"github.com/glovebox-dev/glovebox/backend/tools"
+)
+
+// Errors of the service. Callers match them with errors.Is.
+var (
+	ErrUnknown    = store.ErrUnknownTask
+	ErrEnded      = store.ErrEnded
+	ErrNotRunning = errors.New("nothing is running in this session")
+	ErrBusy       = errors.New("a turn is running; stop it first")
+	ErrNoApproval = errors.New("no call of that id waits for a decision")
+	ErrClosing    = errors.New("the server is shutting down")
+	ErrNotBound   = errors.New("the session has no sandbox")
+)
+
+// Options are what a Service is made of. All but Log are needed.
+type Options struct {
+	Store     *store.Store
+	Lifetime  *lifetime.Manager
+	Router    *execenv.Router
+	Hub       *stream.Hub
+	Tools     *tools.Set
+	Model     func(name string) (llm.Model, error) // by its configured name
+	Default   Defaults
+	Host      string                                         // this instance's id
+	Workspace func(sessionID string) (dir string, err error) // makes an empty workspace
+	Log       *slog.Logger
+}
+
+// Defaults fill what an Open leaves out.
+type Defaults struct {
+	Wall  func(ctx context.Context) (sandbox.Wall, error) // sandbox.ErrNoWall says what to install
+	Image func(ctx context.Context) (string, error)       // of the docker wall
+	Model string
+	Spec  sandbox.Spec // user, network and resources
+}
+
+// Service is described at the package. It is made by New, started by Run and
+// ended by the end of Run's context.
+type Service struct {
+	o     Options
+	views *views
+	live  *liveBuffers
+
+	mu      sync.Mutex
+	drivers map[string]*driver
+	own     map[string]struct{} // calls that a person made and waits for in this process
+	life    context.Context     // of the workers; nil before Run
+	closing bool
+	work    sync.WaitGroup
+}
+
+// New returns a Service that does nothing until Run.
+func New(o Options) *Service {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Log = o.Log.With("component", "session")
+	return &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, own: map[string]struct{}{}}
+}
+
+// Run takes up every session whose log stops in the middle of something, and
+// drives sessions until ctx ends. Then it stops the running turns, records them
+// as interrupted, and returns.
+func (s *Service) Run(ctx context.Context) error {
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	s.mu.Lock()
+	s.life = life
+	s.mu.Unlock()
+
+	select {
+	case <-s.o.Lifetime.Ready(): // states are known, what was half made is gone
+	case <-ctx.Done():
+		return nil
+	}
+	views, err := s.views.all(ctx)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("read the sessions: %w", err)
+	}
+	for _, v := range views {
+		if v.Status == task.StatusRunning || len(v.Open) > 0 || (v.Bound == nil && v.Detail == "" && v.Status != task.StatusEnded) {
+			s.wake(v.ID)
+		}
+	}
+	<-ctx.Done()
+
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	cancel(agent.ErrShutdown)
+	s.work.Wait()
+	return nil
+}
+
+// append writes payloads to a root task's log: the host's own word when
+// generation is 0, else that of a take-up, which the store fences.
+func (s *Service) append(ctx context.Context, root string, generation int64, payloads ...task.Payload) error {
+	events := make([]task.Event, len(payloads))
+	now := time.Now()
+	for i, p := range payloads {
+		e, err := task.Encode(root, root, generation, now, p)
+		if err != nil {
+			return err
+		}
+		events[i] = e
+	}
+	_, err := s.o.Store.Append(ctx, events...)
+	return err
+}
+
+// Observe records an observed change of a sandbox; it is what the lifetime
+// manager reports to.
+func (s *Service) Observe(root string, r sandbox.Record, c sandbox.Condition, detail string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := s.append(ctx, root, 0, &task.SandboxStateChanged{Condition: c, Ref: r.Ref, Detail: detail})
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		s.o.Log.Warn("sandbox state not recorded", "session", root, "state", c.Value, "err", err)
+	}
+	if c.Value != sandbox.StateReady {
+		return
+	}
+	// A turn that was parked because its sandbox did not answer goes on.
+	if v, err := s.View(ctx, root); err == nil && v.Status == task.StatusRunning {
+		s.wake(root)
+	}
+}
+
+// newID returns a fresh id: prefix and 10 characters that can be typed.
+func newID(prefix string) string {
+	b := make([]byte, 10)
+	rand.Read(b)
+	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(b))[:10]
+}

@@ -1,0 +1,270 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+const lifetimeRemove = lifetime.Remove
+
+// Send adds a message to a session and starts a turn, or, when one is running,
+// is read at its next step. While a call waits for a decision it is refused.
+func (s *Service) Send(ctx context.Context, id, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return &sandbox.FieldError{Field: "text", Reason: "is empty"}
+	}
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	if v.Status == task.StatusWaiting {
+		return fmt.Errorf("answer the approval of %s first, or stop the turn: %w", v.Waiting[0].Tool, ErrBusy)
+	}
+	payloads := []task.Payload{&task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleUser, text)}}}
+	if v.Status != task.StatusRunning {
+		payloads = append(payloads, &task.TaskWoken{Cause: "message"})
+	}
+	if err := s.append(ctx, v.ID, 0, payloads...); err != nil {
+		return err
+	}
+	s.wake(v.ID)
+	return nil
+}
+
+// Decide answers an approval.
+func (s *Service) Decide(ctx context.Context, id, callID string, allow bool, reason string) error {
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, w := range v.Waiting {
+		if w.CallID != callID {
+			continue
+		}
+		err := s.append(ctx, v.ID, 0,
+			&task.ToolCallApprovalResolved{CallID: callID, Allow: allow, Reason: reason},
+			&task.TaskWoken{Cause: "approval"})
+		if err != nil {
+			return err
+		}
+		s.wake(v.ID)
+		return nil
+	}
+	return fmt.Errorf("call %s: %w", callID, ErrNoApproval)
+}
+
+// Interrupt stops a session's turn: its processes are killed and that is
+// proven by a TurnInterrupted in the log. It returns before that.
+func (s *Service) Interrupt(ctx context.Context, id string) error {
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.interrupt(ctx, v)
+}
+
+func (s *Service) interrupt(ctx context.Context, v View) error {
+	s.mu.Lock()
+	d := s.driverOf(v.ID)
+	if d.cancel != nil {
+		d.cancel(agent.ErrStop)
+		s.mu.Unlock()
+		return nil
+	}
+	if v.Status != task.StatusRunning && v.Status != task.StatusWaiting {
+		s.mu.Unlock()
+		return ErrNotRunning
+	}
+	d.stop = agent.ErrStop
+	s.mu.Unlock()
+	if v.Status == task.StatusWaiting {
+		if err := s.append(ctx, v.ID, 0, &task.TaskWoken{Cause: "stop"}); err != nil {
+			return err
+		}
+	}
+	s.wake(v.ID)
+	return nil
+}
+
+// quiet stops the turn of a session, if one runs, and waits for its end.
+func (s *Service) quiet(ctx context.Context, v View) error {
+	bell := s.o.Hub.Subscribe()
+	defer bell.Close()
+	if err := s.interrupt(ctx, v); errors.Is(err, ErrNotRunning) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	for {
+		now, err := s.View(ctx, v.ID)
+		if err != nil {
+			return err
+		}
+		if now.Status != task.StatusRunning && !s.stepping(v.ID) {
+			return nil
+		}
+		select {
+		case <-bell.C():
+		case <-time.After(100 * time.Millisecond): // the worker's own end rings no bell
+		case <-ctx.Done():
+			return fmt.Errorf("the turn did not stop: %w", ErrBusy)
+		}
+	}
+}
+
+func (s *Service) stepping(root string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.driverOf(root).cancel != nil
+}
+
+// Attach reconnects a session to its sandbox and starts it when it is stopped
+// or paused. It never makes one: the error of one that is gone says so.
+func (s *Service) Attach(ctx context.Context, id string) error {
+	v, err := s.walled(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = s.o.Lifetime.Attach(ctx, v.ID)
+	if err == nil {
+		s.wake(v.ID)
+	}
+	return err
+}
+
+// Stop stops a session's sandbox and keeps its contents.
+func (s *Service) Stop(ctx context.Context, id string) error {
+	v, err := s.walled(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.quiet(ctx, v); err != nil {
+		return err
+	}
+	return s.o.Lifetime.Stop(ctx, v.ID)
+}
+
+// Release lets go of a session's sandbox: it is removed, kept or only stopped,
+// as how says. The session stays and can be given a new one. Releasing twice,
+// or what never was, is quiet.
+func (s *Service) Release(ctx context.Context, id string, how lifetime.How) error {
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.quiet(ctx, v); err != nil {
+		return err
+	}
+	return s.o.Lifetime.Release(ctx, v.ID, how)
+}
+
+// Close ends a session for ever and removes its sandbox.
+func (s *Service) Close(ctx context.Context, id string) error {
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.quiet(ctx, v); err != nil {
+		return err
+	}
+	if v.Status != task.StatusEnded {
+		err := s.append(ctx, v.ID, 0, &task.TaskCancelled{Reason: "closed by hand"})
+		if err != nil && !errors.Is(err, ErrEnded) {
+			return err
+		}
+	}
+	return s.o.Lifetime.Release(ctx, v.ID, lifetimeRemove)
+}
+
+// Reprovision gives a session whose sandbox is lost, released or failed a new
+// one on the same workspace, and tells the model what that means.
+func (s *Service) Reprovision(ctx context.Context, id string) error {
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	if v.Status == task.StatusEnded {
+		return ErrEnded
+	}
+	if v.Bound == nil {
+		s.wake(v.ID) // it never had one: its worker allocates
+		return nil
+	}
+	if v.Bound.Wall == sandbox.WallLocal {
+		return fmt.Errorf("the local wall has no sandbox: %w", sandbox.ErrUnsupported)
+	}
+	if err := s.quiet(ctx, v); err != nil {
+		return err
+	}
+	st, err := s.o.Store.State(ctx, v.ID)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	d := s.driverOf(v.ID)
+	s.mu.Unlock()
+	defer s.setStep(d, "")
+	b, err := s.o.Lifetime.Reprovision(ctx, v.ID, s.stepReporter(d))
+	if err != nil {
+		return err
+	}
+	return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
+		"Your sandbox was lost and has been replaced by a new one. The workspace is the same; "+
+			"running processes, installed packages and files outside the workspace are gone."))
+}
+
+// walled returns a session that has a sandbox.
+func (s *Service) walled(ctx context.Context, id string) (View, error) {
+	v, err := s.View(ctx, id)
+	switch {
+	case err != nil:
+		return v, err
+	case v.Bound == nil:
+		return v, ErrNotBound
+	case v.Bound.Wall == sandbox.WallLocal:
+		return v, fmt.Errorf("the local wall has no sandbox: %w", sandbox.ErrUnsupported)
+	}
+	return v, nil
+}
+
+func (s *Service) bound(st *task.State, b lifetime.Binding, again bool) *task.TaskHostBound {
+	spec := b.Record.Spec
+	return &task.TaskHostBound{
+		HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, ExecEnvRef: b.Ref, Wall: spec.Wall,
+		SandboxID: b.ShortID, Image: spec.Image, Network: string(spec.NetworkOrDefault()), Reprovision: again,
+	}
+}
+
+// stepReporter shows the steps of an allocation as they come.
+func (s *Service) stepReporter(d *driver) func(sandbox.Step) {
+	return func(step sandbox.Step) {
+		s.setStep(d, step.Name)
+		s.o.Hub.Ring()
+	}
+}
+
+func (s *Service) setStep(d *driver, step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.step = step
+}
+
+func (s *Service) step(root string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, ok := s.drivers[root]; ok {
+		return d.step
+	}
+	return ""
+}

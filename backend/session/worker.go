@@ -1,0 +1,271 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// driver is the one worker of a root task. Its fields are guarded by Service.mu.
+type driver struct {
+	root       string
+	generation int64 // 0 until this process has taken the task up
+	running    bool
+	again      bool                    // woken while running
+	cancel     context.CancelCauseFunc // of the step under way
+	stop       error                   // asked for between two steps
+	step       string                  // of an allocation under way
+}
+
+// driverOf returns the driver of a root task. s.mu is held.
+func (s *Service) driverOf(root string) *driver {
+	d, ok := s.drivers[root]
+	if !ok {
+		d = &driver{root: root}
+		s.drivers[root] = d
+	}
+	return d
+}
+
+// wake has the root task's worker look at the log.
+func (s *Service) wake(root string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil || s.closing {
+		return // Run wakes whatever has work once it starts
+	}
+	d := s.driverOf(root)
+	if d.running {
+		d.again = true
+		return
+	}
+	d.running = true
+	s.work.Go(func() { s.drive(d) })
+}
+
+func (s *Service) drive(d *driver) {
+	for {
+		ctx, done := s.begin(d)
+		err := s.advance(ctx, d)
+		done()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.o.Log.Warn("session step", "session", d.root, "err", err)
+		}
+		s.mu.Lock()
+		if !d.again || s.closing {
+			d.running = false
+			s.mu.Unlock()
+			return
+		}
+		d.again = false
+		s.mu.Unlock()
+	}
+}
+
+// begin returns the context of one step, which Interrupt can cancel.
+func (s *Service) begin(d *driver) (context.Context, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(s.life)
+	d.cancel = cancel
+	if d.stop != nil {
+		cancel(d.stop)
+		d.stop = nil
+	}
+	return ctx, func() {
+		s.mu.Lock()
+		d.cancel = nil
+		s.mu.Unlock()
+		cancel(nil)
+		s.live.drop(d.root)
+	}
+}
+
+// advance does what the log asks for: take the task up, bind it, finish calls
+// that a person made before a crash, run a turn.
+func (s *Service) advance(ctx context.Context, d *driver) error {
+	j, err := s.takeUp(ctx, d)
+	if err != nil {
+		return err
+	}
+	if j.State().Status == task.StatusEnded {
+		return s.o.Lifetime.Release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
+	}
+	if err := s.bind(ctx, d, j); err != nil {
+		return err
+	}
+	if err := s.finishPersonCalls(ctx, j); err != nil {
+		return err
+	}
+	if goesOn(j.State()) && ctx.Err() == nil {
+		if err := j.Append(ctx, &task.TaskWoken{Cause: "take-up"}); err != nil {
+			return err
+		}
+	}
+	if j.State().Status != task.StatusRunning {
+		return nil
+	}
+	return s.turn(ctx, d, j)
+}
+
+// goesOn reports whether a turn that has ended has more to do after all: a call
+// whose sandbox did not answer, or a message that came while the turn ended. One
+// that was stopped has not.
+func goesOn(st *task.State) bool {
+	switch {
+	case st.Status != task.StatusIdle:
+		return false
+	case st.Suspended == task.TurnFailed:
+		return len(st.Open) > 0
+	case st.Suspended == task.WaitingHuman:
+		return st.NeedsModel()
+	}
+	return false
+}
+
+// takeUp opens the task's journal under this process's generation.
+func (s *Service) takeUp(ctx context.Context, d *driver) (*journal, error) {
+	ctx = context.WithoutCancel(ctx) // a stop does not undo a take-up
+	s.mu.Lock()
+	generation := d.generation
+	s.mu.Unlock()
+	if generation == 0 {
+		n, err := s.o.Store.RaiseGeneration(ctx, d.root)
+		if err != nil {
+			return nil, fmt.Errorf("take up: %w", err)
+		}
+		generation = n
+		s.mu.Lock()
+		d.generation = n
+		s.mu.Unlock()
+		if v, err := s.View(ctx, d.root); err == nil && v.Status != task.StatusEnded {
+			if err := s.append(ctx, d.root, n, &task.LeaseGranted{Generation: n, HostID: s.o.Host}); err != nil {
+				return nil, fmt.Errorf("take up: %w", err)
+			}
+		}
+	}
+	st, err := s.o.Store.State(ctx, d.root)
+	if err != nil {
+		return nil, err
+	}
+	return &journal{service: s, root: d.root, generation: generation, state: st}, nil
+}
+
+// bind gives a task that has never had one its sandbox. A task that has had one
+// is never given another without the user's word.
+func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
+	st := j.State()
+	if st.Bound != nil {
+		return nil
+	}
+	spec := st.Created.Spec
+	if spec.Wall == sandbox.WallLocal {
+		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall})
+	}
+	b, err := s.o.Lifetime.Allocate(ctx, d.root, spec, s.stepReporter(d))
+	s.setStep(d, "")
+	if err != nil {
+		return s.parkUnbound(ctx, j, err)
+	}
+	return j.Append(context.WithoutCancel(ctx), s.bound(st, b, false))
+}
+
+// parkUnbound records that a task could not get its sandbox.
+func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) error {
+	if errors.Is(context.Cause(ctx), agent.ErrShutdown) {
+		return cause // the next start goes on with it
+	}
+	stopped := errors.Is(context.Cause(ctx), agent.ErrStop)
+	ctx = context.WithoutCancel(ctx)
+	suspended := &task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: cause.Error()}
+	payloads := []task.Payload{suspended}
+	if stopped {
+		suspended.Reason, suspended.Detail = task.Interrupted, "stopped before the sandbox was ready"
+		payloads = []task.Payload{&task.TurnInterrupted{Cause: "stop"}, suspended}
+	}
+	if err := j.Append(ctx, payloads...); err != nil {
+		return err
+	}
+	return cause
+}
+
+func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
+	st := j.State()
+	model, err := s.o.Model(st.Created.Model)
+	if err != nil {
+		return j.Append(context.WithoutCancel(ctx), &task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: err.Error()})
+	}
+	caller := execenv.Caller{RootTaskID: d.root, Generation: j.generation}
+	outcome, err := agent.Run(ctx, j, agent.Options{
+		Model:     model,
+		ModelName: st.Created.Model,
+		System:    systemPrompt(st),
+		Tools:     s.o.Tools,
+		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
+		Approvals: st.Created.Approvals,
+		Live:      s.publish,
+		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, d.root, callID) },
+		OneShot:   st.Created.OneShot,
+		NewCallID: newCallID,
+		Log:       s.o.Log.With("session", d.root),
+	})
+	if err != nil {
+		return fmt.Errorf("turn: %w", err)
+	}
+	s.o.Log.Debug("turn ended", "session", d.root, "outcome", outcome)
+	if goesOn(j.State()) && outcome == agent.Done {
+		s.wake(d.root)
+	}
+	if j.State().Status == task.StatusEnded {
+		return s.o.Lifetime.Release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
+	}
+	return nil
+}
+
+// env opens the place a task is bound to.
+func (s *Service) env(ctx context.Context, bound *task.TaskHostBound, root string, c execenv.Caller) (execenv.Env, error) {
+	if bound == nil {
+		return nil, ErrNotBound
+	}
+	return s.o.Router.Env(ctx, string(bound.Wall), root, c)
+}
+
+// ack tells the guest that a call's result is stored. A sandbox that cannot be
+// told keeps the result a little longer; nothing is lost.
+func (s *Service) ack(ctx context.Context, root, callID string) error {
+	v, err := s.View(ctx, root)
+	if err != nil || v.Bound == nil || v.Bound.Wall == sandbox.WallLocal {
+		return err
+	}
+	c, _, err := s.o.Lifetime.Client(ctx, root)
+	if err != nil {
+		return err
+	}
+	return c.Ack(ctx, callID)
+}
+
+func systemPrompt(st *task.State) string {
+	where := "a sealed sandbox without network"
+	if st.Bound != nil && st.Bound.Network == string(sandbox.NetworkOpen) {
+		where = "a sandbox with network"
+	}
+	dir := st.Created.Spec.WorkdirOrDefault()
+	if st.Created.Spec.Wall == sandbox.WallLocal {
+		where, dir = "the user's own machine", st.Created.Workspace
+	}
+	return fmt.Sprintf("You are a careful engineer. Your tools run in %s; the workspace is %s. "+
+		"Work in small steps, check what you did, and say briefly what you found.", where, dir)
+}
+
+func newCallID() string { return newID("c-") }
+
+// notice is a message of the host to the model.
+func notice(text string) *task.MessagesAppended {
+	return &task.MessagesAppended{Notice: true, Messages: []llm.Message{llm.Text(llm.RoleUser, text)}}
+}
