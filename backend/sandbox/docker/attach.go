@@ -1,0 +1,151 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
+)
+
+// Attach finds the container of ref again and makes it run; see
+// sandbox.Provider. Calls for one container wait for each other.
+func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, error) {
+	id, err := p.containerID(ref)
+	if err != nil {
+		return sandbox.Handle{}, err
+	}
+	unlock, err := p.starting.lock(ctx, id)
+	if err != nil {
+		return sandbox.Handle{}, fmt.Errorf("attach to %s: %w", id[:12], err)
+	}
+	defer unlock()
+	if _, err := p.connect(ctx); err != nil {
+		return sandbox.Handle{}, err
+	}
+	c, err := p.settled(ctx, id)
+	if err != nil {
+		return sandbox.Handle{}, err
+	}
+	b, err := p.box(c.Config.Labels[labelSandbox])
+	if err != nil {
+		return sandbox.Handle{}, fmt.Errorf("attach to %s: %v: %w", id[:12], err, sandbox.ErrForeign)
+	}
+	if err := p.run(ctx, c); err != nil {
+		return sandbox.Handle{}, err
+	}
+	h, err := p.handle(id, b, c.Config.WorkingDir)
+	if err != nil {
+		return sandbox.Handle{}, err
+	}
+	return h, p.awaitGuest(ctx, h)
+}
+
+// Start starts a stopped or paused container; see sandbox.Starter.
+func (p *Provider) Start(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, error) {
+	return p.Attach(ctx, ref)
+}
+
+// run brings a container that we have just inspected to life.
+func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
+	switch {
+	case c.State.Paused:
+		_, err := call(ctx, p, "unpause the container", startTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, p.engine.ContainerUnpause(ctx, c.ID)
+		})
+		return err
+	case c.State.Running:
+		return nil
+	}
+	if err := p.recheckMounts(c); err != nil {
+		return fmt.Errorf("start the container %s: %w: %w", c.ID[:12], err, sandbox.ErrStopped)
+	}
+	err := p.start(ctx, c.ID)
+	switch {
+	case cerrdefs.IsNotFound(err):
+		return gone(c.ID)
+	case err != nil && answered(err):
+		return fmt.Errorf("%w: %w", err, sandbox.ErrStopped)
+	}
+	return err
+}
+
+// recheckMounts looks at the sources of a container's mounts once more before
+// it starts: the engine follows whatever symlink stands there now.
+func (p *Provider) recheckMounts(c container.InspectResponse) error {
+	var spec sandbox.Spec
+	for _, m := range c.HostConfig.Mounts {
+		if m.Type == mount.TypeBind && m.Target != insideHome && path.Dir(m.Target) != insideDir {
+			spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m.Source, Target: m.Target})
+		}
+	}
+	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
+	if err != nil {
+		return err
+	}
+	now := map[string]string{}
+	for _, m := range mounts {
+		now[m.Target] = m.Source
+	}
+	for i, m := range spec.Mounts {
+		if now[m.Target] != m.Source {
+			return &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf("%s has become a link to %s since the sandbox was made", m.Source, now[m.Target])}
+		}
+	}
+	return nil
+}
+
+// inspect reads a container of this instance. The error wraps sandbox.ErrGone
+// or sandbox.ErrForeign.
+func (p *Provider) inspect(ctx context.Context, id string) (container.InspectResponse, error) {
+	c, err := call(ctx, p, "inspect the container", readTimeout, func(ctx context.Context) (container.InspectResponse, error) {
+		return p.engine.ContainerInspect(ctx, id)
+	})
+	switch {
+	case cerrdefs.IsNotFound(err):
+		return c, gone(id)
+	case err != nil:
+		return c, err
+	case c.ContainerJSONBase == nil || c.State == nil || c.Config == nil || c.HostConfig == nil:
+		return c, fmt.Errorf("inspect the container %s: the engine's answer lacks parts", id[:12])
+	case c.Config.Labels[labelInstance] != p.opts.Instance:
+		return c, fmt.Errorf("the container %s belongs to another instance of glovebox, or to none: %w", id[:12], sandbox.ErrForeign)
+	}
+	return c, nil
+}
+
+// settled is inspect for a container that is about to be used: it waits until
+// the engine is done restarting it.
+func (p *Provider) settled(ctx context.Context, id string) (container.InspectResponse, error) {
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := p.inspect(ctx, id)
+		if err != nil {
+			return c, err
+		}
+		switch {
+		case c.State.Dead || c.State.Status == container.StateRemoving:
+			return c, gone(id)
+		case !c.State.Restarting:
+			return c, nil
+		}
+		select {
+		case <-tick.C:
+		case <-limited.Done():
+			return c, p.engineError(ctx, "wait for the restart of the container", limited.Err())
+		}
+	}
+}
+
+func gone(id string) error {
+	return fmt.Errorf("the container %s is not there any more: %w", id[:12], sandbox.ErrGone)
+}

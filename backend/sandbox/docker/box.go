@@ -1,0 +1,129 @@
+package docker
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// box is the directory on the host that belongs to one container: its socket
+// and journal, its home, and a note of whose it is.
+//
+//	boxes/<guest id>/            0700, so that nobody else gets to the socket
+//	boxes/<guest id>/owner.json  which session and container this is
+//	boxes/<guest id>/box/        the guest's: socket and journal
+//	boxes/<guest id>/home/       HOME of the commands
+type box struct {
+	path    string
+	guestID string
+}
+
+// owner is what a box notes about itself, so that it is found and removed even
+// when its container went away behind our back.
+type owner struct {
+	Session   string `json:"session"`
+	Container string `json:"container"` // "" until it was created
+}
+
+// newGuestID returns an id that was never used.
+func newGuestID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// box returns the box of a guest. An id that is not one of ours would be a path
+// to somewhere else.
+func (p *Provider) box(guestID string) (box, error) {
+	if !isHex(guestID) {
+		return box{}, fmt.Errorf("%q is not the id of a guest", guestID)
+	}
+	return box{filepath.Join(p.boxes(), guestID), guestID}, nil
+}
+
+func (b box) shared() string { return filepath.Join(b.path, "box") }
+func (b box) home() string   { return filepath.Join(b.path, "home") }
+
+// makeBox makes a box for commands that run as uid and gid.
+func (p *Provider) makeBox(guestID, session string, uid, gid int) (box, error) {
+	b, err := p.box(guestID)
+	if err != nil {
+		return b, err
+	}
+	if err := os.MkdirAll(p.boxes(), 0o700); err != nil {
+		return b, fmt.Errorf("make the container's directory: %w", err)
+	}
+	err = os.Mkdir(b.path, 0o700)
+	if err == nil {
+		err = b.note(owner{Session: session})
+	}
+	if err == nil {
+		err = os.Mkdir(b.shared(), 0o700)
+	}
+	if err == nil {
+		// The guest is uid 0 without the right to pass over modes, and on the
+		// host possibly neither us nor root. The parent keeps others out.
+		err = os.Chmod(b.shared(), 0o777)
+	}
+	if err == nil {
+		err = os.Mkdir(b.home(), 0o755)
+	}
+	if err == nil {
+		err = os.Chown(b.home(), uid, gid)
+		if errors.Is(err, fs.ErrPermission) { // only root gives files away
+			err = os.Chmod(b.home(), 0o777)
+		}
+	}
+	if err != nil {
+		return b, fmt.Errorf("make the container's directory: %w", err)
+	}
+	return b, nil
+}
+
+func (b box) note(o owner) error {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.path, "owner.json"), body, 0o600)
+}
+
+// remove removes the box; one that is not there is no error.
+func (b box) remove() error {
+	if err := os.RemoveAll(b.path); err != nil {
+		return fmt.Errorf("remove the container's directory: %w", err)
+	}
+	return nil
+}
+
+// boxesOf returns the boxes whose owner matches.
+func (p *Provider) boxesOf(match func(owner) bool) ([]box, error) {
+	entries, err := os.ReadDir(p.boxes())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the containers' directories: %w", err)
+	}
+	var found []box
+	for _, e := range entries {
+		b, err := p.box(e.Name())
+		if err != nil {
+			continue
+		}
+		body, err := os.ReadFile(filepath.Join(b.path, "owner.json"))
+		var o owner
+		if err != nil || json.Unmarshal(body, &o) != nil {
+			continue
+		}
+		if match(o) {
+			found = append(found, b)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,135 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+const sourceEngine = "engine"
+
+// condition is what the state of a container means.
+func condition(s *container.State) sandbox.Condition {
+	c := sandbox.Condition{ObservedAt: time.Now(), Source: sourceEngine}
+	switch {
+	case s.Dead || s.Status == container.StateRemoving:
+		c.Value, c.Cause = sandbox.StateLost, sandbox.CauseRemoved
+	case s.Paused:
+		c.Value, c.Cause = sandbox.StatePaused, sandbox.CauseByHand
+	case s.Restarting:
+		c.Value, c.Cause = sandbox.StateStopped, sandbox.CauseByHand
+	case s.Running:
+		c.Value = sandbox.StateReady
+	case s.Status == container.StateCreated:
+		c.Value = sandbox.StateStopped // made, never run
+	default:
+		c.Value, c.Cause = sandbox.StateStopped, exitCause(s)
+	}
+	return c
+}
+
+// exitCause says why a container ended. The engine keeps its mark of a full
+// memory also when that ended only a command, so it counts for the container
+// only beside SIGKILL. A guest ends with 0 when it is asked to stop.
+func exitCause(s *container.State) string {
+	const sigkill, sigterm = 128 + 9, 128 + 15
+	switch {
+	case s.ExitCode == sigkill && s.OOMKilled:
+		return sandbox.CauseOutOfMemory
+	case s.ExitCode == sigterm || s.ExitCode == 0:
+		return sandbox.CauseByHand
+	case s.ExitCode > 128:
+		return sandbox.CauseKilled
+	}
+	return sandbox.CauseExited
+}
+
+func lost() sandbox.Condition {
+	return sandbox.Condition{Value: sandbox.StateLost, Cause: sandbox.CauseRemoved, ObservedAt: time.Now(), Source: sourceEngine}
+}
+
+func unreachable() sandbox.Condition {
+	return sandbox.Condition{Value: sandbox.StateUnreachable, Cause: sandbox.CauseEngine, ObservedAt: time.Now(), Source: sourceEngine}
+}
+
+// Inspect reads the condition of a container from the engine; see
+// sandbox.Inspector. A silent engine is a condition, not an error.
+func (p *Provider) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {
+	id, err := p.containerID(ref)
+	if err != nil {
+		return sandbox.Condition{}, err
+	}
+	return p.observe(ctx, id)
+}
+
+func (p *Provider) observe(ctx context.Context, id string) (sandbox.Condition, error) {
+	_, err := p.connect(ctx)
+	var c container.InspectResponse
+	if err == nil {
+		c, err = p.inspect(ctx, id)
+	}
+	switch {
+	case errors.Is(err, sandbox.ErrGone):
+		return lost(), nil
+	case errors.Is(err, sandbox.ErrUnreachable):
+		return unreachable(), nil
+	case err != nil:
+		return sandbox.Condition{}, err
+	}
+	seen := condition(c.State)
+	if seen.Cause == sandbox.CauseKilled && p.stoppedByHand(ctx, c) {
+		seen.Cause = sandbox.CauseByHand
+	}
+	return seen, nil
+}
+
+// List returns the containers that this instance made; see sandbox.Lister.
+func (p *Provider) List(ctx context.Context) ([]sandbox.Found, error) {
+	if _, err := p.connect(ctx); err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	summaries, err := p.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]sandbox.Found, len(summaries))
+	errs := make([]error, len(summaries))
+	var wg sync.WaitGroup
+	for i, s := range summaries {
+		wg.Go(func() { found[i], errs[i] = p.found(ctx, s) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// found describes one line of the engine's list. A list does not say why a
+// container ended, so such a one is inspected.
+func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Found, error) {
+	ref, err := p.ref(s.ID)
+	if err != nil {
+		return sandbox.Found{}, err
+	}
+	f := sandbox.Found{
+		Ref:        ref,
+		ShortID:    s.ID[:12],
+		RootTaskID: s.Labels[labelSession],
+		Instance:   s.Labels[labelInstance],
+		Image:      s.Image,
+		CreatedAt:  time.Unix(s.Created, 0),
+	}
+	if s.State == container.StateRunning {
+		f.Condition = condition(&container.State{Status: s.State, Running: true})
+		return f, nil
+	}
+	f.Condition, err = p.observe(ctx, s.ID)
+	return f, err
+}

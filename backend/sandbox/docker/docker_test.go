@@ -1,0 +1,129 @@
+package docker
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/providertest"
+)
+
+var testSecret = []byte("a secret of the tests")
+
+// newProvider returns a provider on the machine's own engine, with a data
+// directory and an instance of its own.
+func newProvider(t *testing.T, dataDir, instance string) *Provider {
+	t.Helper()
+	p, err := New(Options{DataDir: dataDir, Instance: instance, Secret: testSecret, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	needEngine(t, p)
+	p.opts.DefaultImage, err = p.ImportTiny(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// needEngine skips where no engine answers, and fails where one is required.
+func needEngine(t *testing.T, p *Provider) {
+	t.Helper()
+	if _, err := p.Ping(t.Context()); err != nil {
+		if strings.Contains(os.Getenv("GLOVEBOX_TEST_REQUIRE"), "docker") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// ownProvider is newProvider with fresh names, and a check that the test left
+// nothing.
+func ownProvider(t *testing.T) *Provider {
+	t.Helper()
+	p := newProvider(t, t.TempDir(), "test-"+strings.ToLower(rand.Text()[:10]))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := p.Release(ctx, "root"); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+		if left := leftOf(t, p); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+	return p
+}
+
+// leftOf names what a provider's instance still has.
+func leftOf(t *testing.T, p *Provider) []string {
+	t.Helper()
+	var left []string
+	found, err := p.list(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range found {
+		left = append(left, "container "+strings.Join(c.Names, " "))
+	}
+	boxes, err := filepath.Glob(filepath.Join(p.boxes(), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(left, boxes...)
+}
+
+func TestProvider(t *testing.T) {
+	engine := ownProvider(t).engine
+	id := func(h sandbox.Handle) string { return h.SandboxID }
+	providertest.Test(t, providertest.Harness{
+		New: func(t *testing.T, dataDir, instance string) sandbox.Provider {
+			return newProvider(t, dataDir, instance)
+		},
+		Secret: testSecret,
+		Spec:   func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
+		Kill: func(t *testing.T, h sandbox.Handle) {
+			t.Helper()
+			ended, failed := engine.ContainerWait(t.Context(), id(h), container.WaitConditionNextExit)
+			if err := engine.ContainerKill(t.Context(), id(h), "KILL"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ended:
+			case err := <-failed:
+				t.Fatal(err)
+			case <-time.After(20 * time.Second):
+				t.Fatal("a killed container runs on")
+			}
+		},
+		Remove: func(t *testing.T, h sandbox.Handle) {
+			t.Helper()
+			if err := engine.ContainerRemove(t.Context(), id(h), container.RemoveOptions{Force: true}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Pause: func(t *testing.T, h sandbox.Handle) {
+			t.Helper()
+			if err := engine.ContainerPause(t.Context(), id(h)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Left: func(t *testing.T, dataDir, instance string) []string {
+			t.Helper()
+			p, err := New(Options{DataDir: dataDir, Instance: instance})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			return leftOf(t, p)
+		},
+	})
+}

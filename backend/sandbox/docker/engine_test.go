@@ -1,0 +1,313 @@
+package docker
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// stubEngine is as much of an engine as a test needs, on a unix socket. It
+// speaks one range of API versions and refuses the rest like a real one.
+type stubEngine struct {
+	newest string // sent as Api-Version
+	oldest string
+	handle map[string]http.HandlerFunc // by path without its version
+	around func(w http.ResponseWriter, r *http.Request, next http.Handler)
+
+	mu    sync.Mutex
+	paths []string
+}
+
+// start returns the stub's address.
+func (s *stubEngine) start(t *testing.T) string {
+	t.Helper()
+	// In /tmp itself: the address of a unix socket has little room.
+	dir, err := os.MkdirTemp("", "stub x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "d.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(s)
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+	return "unix://" + path
+}
+
+func (s *stubEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.around == nil {
+		s.serve(w, r)
+		return
+	}
+	s.around(w, r, http.HandlerFunc(s.serve))
+}
+
+func (s *stubEngine) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.paths = append(s.paths, r.URL.Path)
+	s.mu.Unlock()
+	w.Header().Set("Api-Version", s.newest)
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/_ping" {
+		return
+	}
+	version, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v"), "/")
+	if len(version) != 4 || version > s.newest || version < s.oldest {
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, `{"message":"client version `+version+` is too new or too old"}`)
+		return
+	}
+	if h := s.handle["/"+path]; h != nil {
+		h(w, r)
+		return
+	}
+	if path == "info" {
+		io.WriteString(w, `{"OSType":"linux","Architecture":"x86_64","NCPU":2,"ServerVersion":"stub","SecurityOptions":["name=seccomp,profile=default","name=rootless"]}`)
+		return
+	}
+	w.WriteHeader(http.StatusNotFound)
+	io.WriteString(w, `{"message":"no such thing"}`)
+}
+
+func stubProvider(t *testing.T, host string) *Provider {
+	t.Helper()
+	p, err := New(Options{Host: host, DataDir: t.TempDir(), Instance: "stub", DefaultImage: "stub:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+const someID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func stubRef(t *testing.T, p *Provider) sandbox.Ref {
+	t.Helper()
+	r, err := p.ref(someID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPing_negotiatesBeforeTheFirstRequest(t *testing.T) {
+	for _, test := range []struct{ name, newest, oldest, want string }{
+		{"old engine", "1.41", "1.12", "1.41"},
+		{"new engine", "1.51", "1.44", "1.51"},
+		{"newer than the client", "1.99", "1.44", "1.51"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			stub := &stubEngine{newest: test.newest, oldest: test.oldest}
+			p := stubProvider(t, stub.start(t))
+			info, err := p.Ping(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.APIVersion != test.want || info.Version != "stub" || info.Arch != "amd64" || !info.Rootless || !info.Remapped {
+				t.Errorf("Ping = %+v", info)
+			}
+			if info.Endpoint == "" || info.Why != "the docker host setting" {
+				t.Errorf("endpoint %q, because of %q", info.Endpoint, info.Why)
+			}
+			for _, path := range stub.paths {
+				if path != "/_ping" && !strings.HasPrefix(path, "/v"+test.want+"/") {
+					t.Errorf("a request went to %s", path)
+				}
+			}
+		})
+	}
+}
+
+func TestPing_namesAForcedVersion(t *testing.T) {
+	t.Setenv("DOCKER_API_VERSION", "1.99")
+	p := stubProvider(t, (&stubEngine{newest: "1.41", oldest: "1.12"}).start(t))
+	_, err := p.Ping(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "1.99") || !strings.Contains(err.Error(), "1.41") || !strings.Contains(err.Error(), "DOCKER_API_VERSION") {
+		t.Errorf("Ping = %v", err)
+	}
+}
+
+func TestHangingEngine(t *testing.T) {
+	stub := &stubEngine{}
+	host := stub.start(t) // for its directory
+	path := filepath.Join(filepath.Dir(strings.TrimPrefix(host, "unix://")), "hang.sock")
+	l, err := net.Listen("unix", path) // takes connections and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	p := stubProvider(t, "unix://"+path)
+	for _, test := range []struct {
+		name string
+		do   func(*testing.T) error
+	}{
+		{"ping", func(t *testing.T) error { _, err := p.Ping(t.Context()); return err }},
+		{"attach", func(t *testing.T) error { _, err := p.Attach(t.Context(), stubRef(t, p)); return err }},
+		{"release", func(t *testing.T) error { return p.Release(t.Context(), "root") }},
+		{"inspect", func(t *testing.T) error {
+			c, err := p.Inspect(t.Context(), stubRef(t, p))
+			if err == nil && c.Value == sandbox.StateUnreachable {
+				return sandbox.ErrUnreachable // a silent engine is a condition here
+			}
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			if err := test.do(t); !errors.Is(err, sandbox.ErrUnreachable) {
+				t.Errorf("got %v, want %v", err, sandbox.ErrUnreachable)
+			}
+			if took := time.Since(begun); took > pingTimeout+2*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+func TestNoEngine(t *testing.T) {
+	p := stubProvider(t, "unix://"+filepath.Join(t.TempDir(), "none.sock"))
+	before := runtime.NumGoroutine()
+	for range 100 {
+		if _, err := p.Ping(t.Context()); !errors.Is(err, sandbox.ErrUnreachable) {
+			t.Fatalf("Ping = %v, want %v", err, sandbox.ErrUnreachable)
+		}
+	}
+	p.Close()
+	if after := runtime.NumGoroutine(); after > before+3 {
+		t.Errorf("%d goroutines after 100 pings, %d before", after, before)
+	}
+	spec := sandbox.Spec{Workspace: t.TempDir()}
+	if _, err := p.Allocate(t.Context(), "root", spec); !errors.Is(err, sandbox.ErrUnreachable) {
+		t.Errorf("Allocate = %v, want %v", err, sandbox.ErrUnreachable)
+	}
+	if err := p.Release(t.Context(), "root"); !errors.Is(err, sandbox.ErrUnreachable) {
+		t.Errorf("Release = %v, want %v", err, sandbox.ErrUnreachable)
+	}
+	spec.Resources = map[string]string{"memory": "2 gigs"}
+	if _, err := p.Allocate(t.Context(), "root", spec); !errors.Is(err, sandbox.ErrSpec) {
+		t.Errorf("Allocate of a bad spec = %v, want %v", err, sandbox.ErrSpec)
+	}
+}
+
+func TestAnswersOfAnEngine(t *testing.T) {
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		}
+	}
+	inspect := "/containers/" + someID + "/json"
+	attach := func(t *testing.T, p *Provider) error {
+		_, err := p.Attach(t.Context(), stubRef(t, p))
+		return err
+	}
+	remove := func(t *testing.T, p *Provider) error { return p.removeContainer(t.Context(), someID) }
+	for _, test := range []struct {
+		name   string
+		handle map[string]http.HandlerFunc
+		do     func(*testing.T, *Provider) error
+		want   error
+	}{
+		{"no such container", nil, attach, sandbox.ErrGone},
+		{"being removed", map[string]http.HandlerFunc{inspect: answer(200, `{"Id":"`+someID+`","State":{"Status":"removing"},"HostConfig":{},"Config":{"Labels":{"glovebox.instance":"stub"}}}`)}, attach, sandbox.ErrGone},
+		{"another's", map[string]http.HandlerFunc{inspect: answer(200, `{"Id":"`+someID+`","State":{"Status":"running","Running":true},"HostConfig":{},"Config":{"Labels":{"glovebox.instance":"other"}}}`)}, attach, sandbox.ErrForeign},
+		{"nobody's", map[string]http.HandlerFunc{inspect: answer(200, `{"Id":"`+someID+`","State":{"Status":"running","Running":true},"HostConfig":{},"Config":{}}`)}, attach, sandbox.ErrForeign},
+		{"cut answer", map[string]http.HandlerFunc{inspect: func(w http.ResponseWriter, r *http.Request) {
+			panic(http.ErrAbortHandler)
+		}}, attach, sandbox.ErrUnreachable},
+		{"start refused", map[string]http.HandlerFunc{
+			inspect:                            answer(200, `{"Id":"`+someID+`","State":{"Status":"exited"},"HostConfig":{},"Config":{"Labels":{"glovebox.instance":"stub","glovebox.sandbox":"00"}}}`),
+			"/containers/" + someID + "/start": answer(500, `{"message":"no space left on device"}`),
+		}, attach, sandbox.ErrStopped},
+		{"remove what is gone", nil, remove, nil},
+		{"remove what somebody removes", map[string]http.HandlerFunc{
+			"/containers/" + someID:           answer(409, `{"message":"removal of container is already in progress"}`),
+			"/containers/" + someID + "/wait": answer(200, `{"StatusCode":0}`),
+		}, remove, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := stubProvider(t, (&stubEngine{newest: "1.41", oldest: "1.12", handle: test.handle}).start(t))
+			if err := test.do(t, p); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func sha256hex(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestFindEndpoint(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("DOCKER_CONFIG", "")
+	t.Setenv("DOCKER_HOST", "")
+	t.Setenv("DOCKER_CONTEXT", "")
+	write := func(path, body string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(home, ".docker", "contexts", "meta", sha256hex("mine"), "meta.json"), `{"Name":"mine","Endpoints":{"docker":{"Host":"unix:///tmp/x y/d.sock"}}}`)
+	write(filepath.Join(home, ".docker", "contexts", "meta", sha256hex("far"), "meta.json"), `{"Endpoints":{"docker":{"Host":"ssh://me@far"}}}`)
+
+	for _, test := range []struct {
+		name, setting, host, context, config string
+		want, why, fault                     string
+	}{
+		{name: "default", want: "unix:///var/run/docker.sock", why: "default socket"},
+		{name: "current context", config: "mine", want: "unix:///tmp/x y/d.sock", why: "current docker context (mine)"},
+		{name: "DOCKER_CONTEXT wins over it", config: "far", context: "mine", want: "unix:///tmp/x y/d.sock", why: "DOCKER_CONTEXT (mine)"},
+		{name: "DOCKER_HOST wins over that", context: "far", host: "unix:///h.sock", want: "unix:///h.sock", why: "DOCKER_HOST"},
+		{name: "the setting wins over all", setting: "unix:///s.sock", host: "unix:///h.sock", want: "unix:///s.sock", why: "setting"},
+		{name: "unknown context", context: "nope", fault: "DOCKER_CONTEXT (nope) does not exist"},
+		{name: "no scheme", host: "/var/run/docker.sock", fault: "DOCKER_HOST"},
+		{name: "ssh", context: "far", fault: "ssh"},
+		{name: "another machine", host: "tcp://192.0.2.1:2375", fault: "another machine"},
+		{name: "loopback", host: "tcp://127.0.0.1:2375", want: "tcp://127.0.0.1:2375", why: "DOCKER_HOST"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("DOCKER_HOST", test.host)
+			t.Setenv("DOCKER_CONTEXT", test.context)
+			write(filepath.Join(home, ".docker", "config.json"), `{"currentContext":"`+test.config+`"}`)
+			got, err := findEndpoint(test.setting)
+			if test.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fault) {
+					t.Errorf("findEndpoint = %v, %v; want a fault of %q", got, err, test.fault)
+				}
+				return
+			}
+			if err != nil || got.host != test.want || !strings.Contains(got.why, test.why) {
+				t.Errorf("findEndpoint = %+v, %v; want %q because of %q", got, err, test.want, test.why)
+			}
+			if _, err := sandbox.EncodeRef(got.baseURL(), someID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package docker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
+
+	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
+)
+
+// Paths inside a container. The tmpfs at insideDir is root's alone, so that no
+// command gets to the binary or the socket in it.
+const (
+	insideDir   = "/run/glovebox"
+	insideGuest = "/run/glovebox/guest"
+	insideBox   = "/run/glovebox/box"
+	insideHome  = "/home/glovebox"
+	socketName  = "guest.sock"
+)
+
+// plan is a Spec with every question answered: what is left is to make it.
+type plan struct {
+	root    string
+	image   string // as asked for
+	arch    string
+	imageID string
+	workdir string
+	user    string // for the guest: "host", "root" or "UID:GID"
+	uid     int    // of the commands, as the host sees it
+	gid     int
+	limits  sandbox.Resources
+	mounts  []sandbox.Mount
+	network container.NetworkMode
+	env     []string
+	asRoot  bool
+	facts   *facts
+}
+
+// plan checks all of a Spec and makes nothing.
+func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (plan, error) {
+	if root == "" {
+		return plan{}, errors.New("allocate: the root task has no id")
+	}
+	mounts, err := p.check(spec)
+	if err != nil {
+		return plan{}, err
+	}
+	f, err := p.connect(ctx)
+	if err != nil {
+		return plan{}, err
+	}
+	// Once more, now that it is known where the engine keeps its own files.
+	if mounts, err = mountcheck.ResolveMounts(spec, p.denied(f)); err != nil {
+		return plan{}, err
+	}
+	pl := plan{
+		root:    root,
+		image:   cmp.Or(spec.Image, p.opts.DefaultImage),
+		workdir: path.Clean(spec.WorkdirOrDefault()),
+		user:    cmp.Or(spec.User, "host"),
+		mounts:  mounts,
+		network: "none",
+		asRoot:  spec.User == "root",
+		facts:   f,
+	}
+	if spec.NetworkOrDefault() == sandbox.NetworkOpen {
+		pl.network = "bridge"
+	}
+	for name, v := range spec.Env {
+		if v.FromHost == "" { // host variables are read at each command's start, not kept here
+			pl.env = append(pl.env, name+"="+v.Literal)
+		}
+	}
+	slices.Sort(pl.env)
+	if pl.limits, err = limits(spec.Resources, f.NCPU); err != nil {
+		return plan{}, err
+	}
+	img, err := p.findImage(ctx, pl.image)
+	if err != nil {
+		return plan{}, err
+	}
+	pl.imageID, pl.arch = img.ID, img.Architecture
+	if pl.uid, pl.gid, err = workspaceOwner(pl); err != nil {
+		return plan{}, err
+	}
+	switch pl.user {
+	case "root":
+		pl.uid, pl.gid = 0, 0
+	case "image":
+		user, err := p.imageUser(ctx, root, img)
+		if err != nil {
+			return plan{}, err
+		}
+		pl.uid, pl.gid = user.uid, user.gid
+		pl.user = fmt.Sprintf("%d:%d", user.uid, user.gid)
+	}
+	return pl, nil
+}
+
+// check finds the faults of a Spec that show without asking the engine.
+func (p *Provider) check(spec sandbox.Spec) ([]sandbox.Mount, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if spec.Wall != "" && spec.Wall != sandbox.WallDocker {
+		return nil, &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("%s is not the docker wall", spec.Wall)}
+	}
+	if spec.Wire != "" {
+		return nil, &sandbox.FieldError{Field: "wire", Reason: fmt.Sprintf("%q is not available behind the docker wall; leave it empty", spec.Wire)}
+	}
+	if cmp.Or(spec.Image, p.opts.DefaultImage) == "" {
+		return nil, &sandbox.FieldError{Field: "image", Reason: "is empty; name an image that the engine has (docker images)"}
+	}
+	for i, m := range spec.Mounts {
+		if m.Kind == sandbox.Volume && !isVolumeName(m.Source) {
+			return nil, &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf("%q is not the name of a volume: letters, digits and _ . - only", m.Source)}
+		}
+	}
+	if _, err := limits(spec.Resources, 0); err != nil {
+		return nil, err
+	}
+	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
+	if err != nil {
+		return nil, err
+	}
+	workdir := path.Clean(spec.WorkdirOrDefault())
+	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
+		return nil, &sandbox.FieldError{Field: "workspace", Reason: "is empty; name the host directory to work in"}
+	}
+	return mounts, nil
+}
+
+// denied are the directories that no sandbox gets, beside those that none on
+// this machine gets: what is ours, and what is the engine's.
+func (p *Provider) denied(f *facts) []string {
+	denied := []string{p.opts.DataDir}
+	if socket := p.endpoint.socket(); socket != "" {
+		denied = append(denied, socket)
+	}
+	if f != nil && f.DockerRootDir != "" {
+		denied = append(denied, f.DockerRootDir)
+	}
+	return denied
+}
+
+// isVolumeName follows the engine's rule for names.
+func isVolumeName(s string) bool {
+	for i, r := range s {
+		alnum := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !alnum && (i == 0 || !strings.ContainsRune("_.-", r)) {
+			return false
+		}
+	}
+	return len(s) >= 2
+}
+
+// findImage inspects an image that the engine has. It pulls nothing.
+func (p *Provider) findImage(ctx context.Context, ref string) (image.InspectResponse, error) {
+	fault := func(format string, args ...any) error {
+		return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf(format, args...)}
+	}
+	img, err := call(ctx, p, "inspect image "+ref, readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
+		return p.engine.ImageInspect(ctx, ref)
+	})
+	switch {
+	case cerrdefs.IsNotFound(err) && strings.HasPrefix(ref, "glovebox/"):
+		return img, fault("%s is not on this engine; make it with glovebox image build", ref)
+	case cerrdefs.IsNotFound(err):
+		return img, fault("%s is not on this engine; get it with docker pull %s", ref, ref)
+	case cerrdefs.IsInvalidArgument(err):
+		return img, fault("%q is not the name of an image", ref)
+	case err != nil:
+		return img, err
+	case img.Os != "linux":
+		return img, fault("%s is made for %s; choose an image for linux", ref, img.Os)
+	}
+	if _, _, err := embedded.Binary(img.Architecture); err != nil {
+		return img, fault("%s is made for linux/%s, and there is no guest for that: %v", ref, img.Architecture, err)
+	}
+	return img, nil
+}
+
+// workspaceOwner returns who owns the workspace on the host. A volume at the
+// workdir is root's until the guest has looked.
+func workspaceOwner(pl plan) (uid, gid int, err error) {
+	for _, m := range pl.mounts {
+		if m.Target != pl.workdir || m.Kind != sandbox.LocalPath {
+			continue
+		}
+		var st syscall.Stat_t
+		if err := syscall.Stat(m.Source, &st); err != nil {
+			return 0, 0, fmt.Errorf("read the owner of the workspace %s: %w", m.Source, err)
+		}
+		return int(st.Uid), int(st.Gid), nil
+	}
+	return 0, 0, nil
+}
+
+// engineMounts are the mounts of a container in the engine's structs: never
+// "source:target" strings, which a colon in a path breaks.
+func (pl plan) engineMounts(guest string, b box) []mount.Mount {
+	mounts := []mount.Mount{
+		{Type: mount.TypeTmpfs, Target: insideDir, TmpfsOptions: &mount.TmpfsOptions{Mode: 0o700, SizeBytes: 1 << 20}},
+		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
+		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
+	}
+	if !slices.ContainsFunc(pl.mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }) {
+		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
+	}
+	for _, m := range pl.mounts {
+		kind := mount.TypeBind
+		if m.Kind == sandbox.Volume {
+			kind = mount.TypeVolume
+		}
+		mounts = append(mounts, mount.Mount{Type: kind, Source: m.Source, Target: m.Target, ReadOnly: m.Mode == sandbox.ReadOnly})
+	}
+	return mounts
+}

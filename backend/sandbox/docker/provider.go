@@ -1,0 +1,213 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/api/types/versions"
+	"github.com/docker/docker/client"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// The labels of what a provider makes: they are how it knows its own.
+const (
+	labelInstance = "glovebox.instance"
+	labelSession  = "glovebox.session"
+	labelSandbox  = "glovebox.sandbox"
+	labelVersion  = "glovebox.version"
+)
+
+// Options says what a Provider works on.
+type Options struct {
+	Host         string // the engine's address; "" finds it like the docker command does
+	DataDir      string // holds the guests' binaries and each container's directory
+	Instance     string // the id of the data directory; told apart from other instances by it
+	Secret       []byte // what the keys that guests know us by are derived from
+	Version      string // of this program, for the label
+	DefaultImage string // of a Spec that names none
+	Log          *slog.Logger
+}
+
+var (
+	_ sandbox.Provider  = (*Provider)(nil)
+	_ sandbox.Progress  = (*Provider)(nil)
+	_ sandbox.Lister    = (*Provider)(nil)
+	_ sandbox.Inspector = (*Provider)(nil)
+	_ sandbox.Starter   = (*Provider)(nil)
+	_ sandbox.Stopper   = (*Provider)(nil)
+	_ sandbox.Remover   = (*Provider)(nil)
+	_ sandbox.Watcher   = (*Provider)(nil)
+	_ sandbox.Describer = (*Provider)(nil)
+	_ sandbox.Logger    = (*Provider)(nil)
+)
+
+// Provider makes and finds containers on one engine. Its methods may be called
+// from several goroutines at once.
+type Provider struct {
+	opts     Options
+	endpoint endpoint
+	engine   *client.Client
+	log      *slog.Logger
+	starting keyedLock // by container id
+
+	facts atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
+}
+
+// facts are what the first answer of an engine says, and does not change while
+// it runs.
+type facts struct {
+	system.Info
+	remapped bool // uids inside are not those outside
+}
+
+// New finds the engine's address. It does not talk to it: an engine may come
+// up later.
+func New(opts Options) (*Provider, error) {
+	e, err := findEndpoint(opts.Host)
+	if err != nil {
+		return nil, fmt.Errorf("find the docker engine: %w", err)
+	}
+	if opts.DataDir, err = filepath.Abs(opts.DataDir); err != nil {
+		return nil, fmt.Errorf("find the data directory: %w", err)
+	}
+	if opts.Instance == "" {
+		return nil, errors.New("docker provider without an instance id")
+	}
+	engine, err := client.NewClientWithOpts(
+		client.WithHost(e.host),
+		client.WithTLSClientConfigFromEnv(),
+		client.WithVersionFromEnv(),
+		client.WithAPIVersionNegotiation(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("use the docker engine at %s (%s): %w", e.host, e.why, err)
+	}
+	log := opts.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	p := &Provider{
+		opts:     opts,
+		endpoint: e,
+		engine:   engine,
+		log:      log.With("component", "docker"),
+	}
+	return p, nil
+}
+
+// Close drops idle connections to the engine. Sandboxes stay as they are.
+func (p *Provider) Close() error { return p.engine.Close() }
+
+// Info is what an engine says of itself, for doctor.
+type Info struct {
+	Endpoint        string   `json:"endpoint"`
+	Why             string   `json:"why"` // what made it this endpoint
+	Version         string   `json:"version"`
+	APIVersion      string   `json:"api_version"` // negotiated
+	OS              string   `json:"os"`
+	Arch            string   `json:"arch"`
+	Kernel          string   `json:"kernel"`
+	CPUs            int      `json:"cpus"`
+	Rootless        bool     `json:"rootless"`
+	Remapped        bool     `json:"remapped"` // uids inside are not those outside
+	SecurityOptions []string `json:"security_options"`
+	Warnings        []string `json:"warnings"`
+}
+
+// Ping asks the engine for a sign of life and what it is. An error wraps
+// sandbox.ErrUnreachable when nothing answers; Endpoint and Why are set even then.
+func (p *Provider) Ping(ctx context.Context) (Info, error) {
+	info := Info{Endpoint: p.endpoint.host, Why: p.endpoint.why}
+	f, err := p.connect(ctx)
+	if err != nil {
+		return info, err
+	}
+	info.Version, info.APIVersion = f.ServerVersion, p.engine.ClientVersion()
+	info.OS, info.Arch, info.Kernel, info.CPUs = f.OSType, goArch(f.Architecture), f.KernelVersion, f.NCPU
+	info.SecurityOptions, info.Warnings = f.SecurityOptions, f.Warnings
+	info.Rootless, info.Remapped = hasOption(f.Info, "rootless"), f.remapped
+	return info, nil
+}
+
+// connect makes sure that the engine answers now, and that the API's version
+// is negotiated before the first real request: an engine refuses a path with a
+// version it does not know. Facts are asked for once.
+func (p *Provider) connect(ctx context.Context) (*facts, error) {
+	ping, err := call(ctx, p, "reach the engine", pingTimeout, p.engine.Ping)
+	if err != nil {
+		p.facts.Store(nil) // it may come back as another
+		return nil, err
+	}
+	p.engine.NegotiateAPIVersionPing(ping)
+	if ours := p.engine.ClientVersion(); ping.APIVersion != "" && versions.GreaterThan(ours, ping.APIVersion) {
+		return nil, fmt.Errorf("DOCKER_API_VERSION asks for API %s, but the engine at %s speaks %s; unset DOCKER_API_VERSION", ours, p.endpoint.host, ping.APIVersion)
+	}
+	if known := p.facts.Load(); known != nil {
+		return known, nil
+	}
+	info, err := call(ctx, p, "ask what the engine is", readTimeout, p.engine.Info)
+	if err != nil {
+		return nil, err
+	}
+	if info.OSType != "linux" && info.OSType != "" {
+		return nil, fmt.Errorf("the engine at %s runs %s containers: %w; switch it to Linux containers", p.endpoint.host, info.OSType, sandbox.ErrUnsupported)
+	}
+	known := &facts{Info: info, remapped: hasOption(info, "rootless") || hasOption(info, "userns")}
+	p.facts.Store(known)
+	return known, nil
+}
+
+func hasOption(info system.Info, name string) bool {
+	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {
+		return o == "name="+name || strings.HasPrefix(o, "name="+name+",")
+	})
+}
+
+// goArch turns the kernel's name of an architecture into Go's.
+func goArch(name string) string {
+	switch name {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	}
+	return name
+}
+
+// boxes is the directory that holds one directory per container.
+func (p *Provider) boxes() string { return filepath.Join(p.opts.DataDir, "boxes") }
+
+// guests is the directory that the guests' binaries are installed in.
+func (p *Provider) guests() string { return filepath.Join(p.opts.DataDir, "guests") }
+
+// ref is the durable address of a container.
+func (p *Provider) ref(id string) (sandbox.Ref, error) {
+	return sandbox.EncodeRef(p.endpoint.baseURL(), id)
+}
+
+// containerID returns the id in a Ref that this provider could have made.
+func (p *Provider) containerID(ref sandbox.Ref) (string, error) {
+	base, id, err := sandbox.DecodeRef(ref)
+	if err != nil {
+		return "", err
+	}
+	if ref.Scheme() != "docker" || !isHex(id) || len(id) != 64 {
+		return "", fmt.Errorf("%w: %q is not the address of a container", sandbox.ErrRef, ref)
+	}
+	if base != p.endpoint.baseURL() {
+		return "", fmt.Errorf("the sandbox lives on the engine at %s, and this program uses %s (%s): %w", base, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
+	}
+	return id, nil
+}
+
+func isHex(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,119 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/glovebox-dev/glovebox/backend/guest/client"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// dial opens a connection to the guest of a box.
+func (b box) dial(ctx context.Context) (net.Conn, error) {
+	return dialUnix(ctx, b.shared(), socketName)
+}
+
+// guestClient talks to the guest of a handle.
+func (p *Provider) guestClient(h sandbox.Handle) *client.Client {
+	return client.New(client.Options{
+		Dial:    h.Dial,
+		GuestID: h.GuestID,
+		Key:     client.DeriveKey(p.opts.Secret, h.GuestID),
+	})
+}
+
+// awaitGuest returns when the guest answers, or at once when its container
+// ended: then the error holds what it last said.
+func (p *Provider) awaitGuest(ctx context.Context, h sandbox.Handle) error {
+	limited, cancel := context.WithTimeoutCause(ctx, guestTimeout, errGuestSilent)
+	defer cancel()
+	exited, waitErr := p.engine.ContainerWait(limited, h.SandboxID, container.WaitConditionNotRunning)
+
+	c := p.guestClient(h)
+	defer c.Close()
+	// A guest listens some 10 ms after its start, so this is worth asking for
+	// often; the dial of a socket that is not there yet costs microseconds.
+	const longest = 10 * time.Millisecond
+	pause := time.Millisecond
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last error
+	for {
+		select {
+		case end := <-exited:
+			return p.explainExit(ctx, h.SandboxID, end.StatusCode)
+		case <-waitErr:
+			waitErr = nil // the engine went silent; the guest may answer all the same
+		case <-limited.Done():
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("wait for the guest: %w", err)
+			}
+			return fmt.Errorf("wait for the guest in %s: %w (%v): %w", h.ShortID, errGuestSilent, last, sandbox.ErrUnreachable)
+		case <-timer.C:
+			hello, err := c.Hello(limited)
+			if err == nil && hello.GuestID != h.GuestID {
+				return fmt.Errorf("the guest in %s says it is %q, not %q: %w", h.ShortID, hello.GuestID, h.GuestID, sandbox.ErrForeign)
+			}
+			if err == nil {
+				return nil
+			}
+			last = err
+			pause = min(2*pause, longest)
+			timer.Reset(pause)
+		}
+	}
+}
+
+var errGuestSilent = errors.New("no answer in time")
+
+// explainExit makes an error of a container that ended instead of serving.
+func (p *Provider) explainExit(ctx context.Context, id string, code int64) error {
+	said := ""
+	if body, err := p.logs(context.WithoutCancel(ctx), id, 5); err == nil {
+		if said = strings.TrimSpace(body); said != "" {
+			said = ": " + said
+		}
+	}
+	return fmt.Errorf("the container %s ended with code %d before its guest answered%s: %w", id[:12], code, said, sandbox.ErrStopped)
+}
+
+// logs returns the last lines that a container's guest wrote.
+func (p *Provider) logs(ctx context.Context, id string, tail int) (string, error) {
+	return call(ctx, p, "read the container's log", readTimeout, func(ctx context.Context) (string, error) {
+		body, err := p.engine.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(tail)})
+		if err != nil {
+			return "", err
+		}
+		defer body.Close()
+		var text bytes.Buffer
+		if _, err := stdcopy.StdCopy(&text, &text, io.LimitReader(body, 4<<20)); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return "", err
+		}
+		return text.String(), nil
+	})
+}
+
+// Logs returns the last lines that the guest wrote; see sandbox.Logger.
+func (p *Provider) Logs(ctx context.Context, ref sandbox.Ref, tail int) (io.ReadCloser, error) {
+	id, err := p.containerID(ref)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.inspect(ctx, id); err != nil {
+		return nil, err
+	}
+	text, err := p.logs(ctx, id, tail)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}

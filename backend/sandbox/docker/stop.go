@@ -1,0 +1,106 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// shutdownTimeout is what a guest has to end its calls in and go.
+const shutdownTimeout = 5 * time.Second
+
+// Stop ends what runs in a container and keeps its contents; see
+// sandbox.Stopper. The guest is asked first: it ignores signals, since those
+// may come from inside.
+func (p *Provider) Stop(ctx context.Context, ref sandbox.Ref) error {
+	id, err := p.containerID(ref)
+	if err != nil {
+		return err
+	}
+	unlock, err := p.starting.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", id[:12], err)
+	}
+	defer unlock()
+	if _, err := p.connect(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", id[:12], err)
+	}
+	c, err := p.inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.State.Paused { // a frozen guest cannot put its calls in order
+		if err := p.run(ctx, c); err != nil {
+			return err
+		}
+	}
+	if c.State.Running {
+		p.shutDown(ctx, c)
+	}
+	_, err = call(ctx, p, "stop the container", startTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.engine.ContainerStop(ctx, id, container.StopOptions{})
+	})
+	if cerrdefs.IsNotFound(err) {
+		return gone(id)
+	}
+	return err
+}
+
+// shutDown asks a guest to end. One that does not is ended by the engine.
+func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
+	b, err := p.box(c.Config.Labels[labelSandbox])
+	if err != nil {
+		return
+	}
+	h, err := p.handle(c.ID, b, c.Config.WorkingDir)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	guest := p.guestClient(h)
+	defer guest.Close()
+	if err := guest.Shutdown(ctx); err != nil {
+		p.log.WarnContext(ctx, "guest did not shut down", "container", h.ShortID, "err", err)
+	}
+}
+
+// stoppedByHand reports whether somebody had the engine stop a container that
+// ended by SIGKILL. An engine's stop ends so, because the guest ignores the
+// polite signal; only the engine's log of events tells it from a kill.
+func (p *Provider) stoppedByHand(ctx context.Context, c container.InspectResponse) bool {
+	stopped, err := call(ctx, p, "read the engine's events", readTimeout, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, failed := p.engine.Events(ctx, events.ListOptions{
+			Since: c.State.FinishedAt,
+			Until: time.Now().Add(time.Millisecond).Format(time.RFC3339Nano),
+			Filters: filters.NewArgs(
+				filters.Arg("container", c.ID),
+				filters.Arg("event", string(events.ActionStop)),
+			),
+		})
+		stopped := false
+		for {
+			select {
+			case <-stream:
+				stopped = true
+			case err := <-failed: // the client's goroutine has ended
+				if errors.Is(err, io.EOF) {
+					err = nil
+				}
+				return stopped, err
+			}
+		}
+	})
+	return err == nil && stopped
+}

@@ -1,0 +1,133 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// stubContainers is an engine's containers, for a stub: it can be changed, cut
+// its event streams, and go silent.
+type stubContainers struct {
+	mu     sync.Mutex
+	states map[string]string // by id
+	silent bool
+	cut    chan struct{} // closed to end the present streams
+}
+
+func (s *stubContainers) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.cut)
+	s.cut = make(chan struct{})
+}
+
+func (s *stubContainers) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	s.mu.Lock()
+	silent, cut := s.silent, s.cut
+	s.mu.Unlock()
+	if silent {
+		panic(http.ErrAbortHandler)
+	}
+	if strings.HasSuffix(r.URL.Path, "/events") {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		select {
+		case <-cut:
+		case <-r.Context().Done():
+		}
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+func (s *stubContainers) list(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rows []string
+	for id, state := range s.states {
+		rows = append(rows, fmt.Sprintf(`{"Id":%q,"State":%q,"Labels":{"glovebox.instance":"stub"}}`, id, state))
+	}
+	io.WriteString(w, "["+strings.Join(rows, ",")+"]")
+}
+
+func (s *stubContainers) inspect(id string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q},"HostConfig":{},"Config":{"Labels":{"glovebox.instance":"stub"}}}`, id, s.states[id])
+	}
+}
+
+func TestWatch_reconnects(t *testing.T) {
+	stopped, removed := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	engine := &stubContainers{states: map[string]string{stopped: "running", removed: "running"}, cut: make(chan struct{})}
+	stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+		"/containers/json":                 engine.list,
+		"/containers/" + stopped + "/json": engine.inspect(stopped),
+	}, around: engine.ServeHTTP}
+	p := stubProvider(t, stub.start(t))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	changes, relists := make(chan string, 64), make(chan struct{}, 64) // more than the test makes
+	done := make(chan error, 1)
+	go func() {
+		done <- p.Watch(ctx, func(c sandbox.Change) {
+			changes <- c.Ref.ID()[:1] + " " + string(c.Condition.Value)
+		}, func() { relists <- struct{}{} })
+	}()
+	limit := time.After(30 * time.Second)
+	relisted := func() {
+		t.Helper()
+		select {
+		case <-relists:
+		case <-limit:
+			t.Fatal("no relist")
+		}
+	}
+	want := func(all ...string) {
+		t.Helper()
+		got := map[string]bool{}
+		for range all {
+			select {
+			case c := <-changes:
+				got[c] = true
+			case <-limit:
+				t.Fatalf("changes = %v, want %q", got, all)
+			}
+		}
+		for _, c := range all {
+			if !got[c] {
+				t.Fatalf("changes = %v, want %q", got, all)
+			}
+		}
+	}
+	relisted()
+	engine.set(func() { // while nobody looks
+		engine.states[stopped] = "exited"
+		delete(engine.states, removed)
+	})
+	want("a stopped", "b lost")
+	relisted()
+	engine.set(func() { engine.silent = true })
+	want("a unreachable")
+	engine.set(func() { engine.silent = false })
+	want("a stopped")
+	relisted()
+	engine.set(func() {}) // a cut alone is no news
+	relisted()
+	cancel()
+	<-done
+	if len(changes) != 0 {
+		t.Errorf("one change too many: %s", <-changes)
+	}
+}
