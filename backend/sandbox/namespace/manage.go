@@ -1,0 +1,203 @@
+//go:build linux
+
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// List implements sandbox.Lister. A box that cannot be read is listed without a
+// root task, so that nobody takes it for garbage.
+func (p *Provider) List(ctx context.Context) ([]sandbox.Found, error) {
+	ids, err := p.ids()
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	var found []sandbox.Found
+	for _, id := range ids {
+		m, err := p.read(id)
+		switch {
+		case errors.Is(err, sandbox.ErrGone):
+			continue
+		case err != nil:
+			p.log.WarnContext(ctx, "unreadable box", "container", short(id), "err", err)
+			m = meta{ID: id}
+		case m.Instance != p.opts.Instance:
+			continue
+		}
+		condition, err := p.condition(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("list sandboxes: %w", err)
+		}
+		found = append(found, sandbox.Found{
+			Ref: m.ref(), ShortID: m.short(), RootTaskID: m.RootTaskID, Instance: m.Instance,
+			Condition: condition, CreatedAt: m.CreatedAt,
+		})
+	}
+	return found, nil
+}
+
+// Inspect implements sandbox.Inspector.
+func (p *Provider) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {
+	id, err := p.id(ref)
+	if err != nil {
+		return sandbox.Condition{}, err
+	}
+	m, err := p.read(id)
+	if err == nil && m.Instance != p.opts.Instance {
+		return sandbox.Condition{}, fmt.Errorf("inspect sandbox %s: %w", short(id), sandbox.ErrForeign)
+	}
+	return p.condition(ctx, id)
+}
+
+// condition reads the state of a box back from the kernel.
+func (p *Provider) condition(ctx context.Context, id string) (sandbox.Condition, error) {
+	is := func(value sandbox.State, cause string) (sandbox.Condition, error) {
+		return sandbox.Condition{Value: value, Cause: cause, ObservedAt: time.Now().UTC(), Source: "kernel"}, nil
+	}
+	b := &box{meta: meta{ID: id}, dir: filepath.Join(p.boxes, id)}
+	if _, err := os.Stat(b.dir); errors.Is(err, fs.ErrNotExist) {
+		return is(sandbox.StateLost, sandbox.CauseRemoved)
+	}
+	proc, err := b.process()
+	if err != nil {
+		return sandbox.Condition{}, fmt.Errorf("inspect sandbox %s: %w", short(id), err)
+	}
+	if proc != nil {
+		proc.Close()
+		return is(sandbox.StateReady, "")
+	}
+	r, err := b.run()
+	if err == nil {
+		if err := p.collected(ctx, id, r.Outer); err != nil {
+			return sandbox.Condition{}, err
+		}
+	}
+	var s stopped
+	switch {
+	case readJSON(filepath.Join(b.dir, stoppedFile), &s) == nil:
+		return is(sandbox.StateStopped, s.Cause)
+	case err != nil && b.busy():
+		return is(sandbox.StateAllocating, "")
+	case err == nil && outOfMemory(r.Cgroups):
+		return is(sandbox.StateStopped, sandbox.CauseOutOfMemory)
+	}
+	return is(sandbox.StateStopped, sandbox.CauseExited)
+}
+
+// Start implements sandbox.Starter. It is Attach: a sandbox that runs stays as
+// it is.
+func (p *Provider) Start(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, error) {
+	return p.Attach(ctx, ref)
+}
+
+// shutdown is how long a guest may take to end its calls and write its journal
+// before it is killed.
+const shutdown = 3 * time.Second
+
+// Stop implements sandbox.Stopper. The box, with HOME and the guest's journal,
+// stays.
+func (p *Provider) Stop(ctx context.Context, ref sandbox.Ref) error {
+	id, err := p.id(ref)
+	if err != nil {
+		return err
+	}
+	if err := p.stop(ctx, id); err != nil {
+		return fmt.Errorf("stop sandbox %s: %w", short(id), err)
+	}
+	return nil
+}
+
+func (p *Provider) stop(ctx context.Context, id string) error {
+	b, unlock, err := p.open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	proc, err := b.process()
+	if proc == nil || err != nil {
+		return err
+	}
+	defer proc.Close()
+	// Written first, so that whoever sees the end sees the cause.
+	if err := writeJSON(filepath.Join(b.dir, stoppedFile), stopped{Cause: sandbox.CauseByHand, At: time.Now().UTC()}); err != nil {
+		return err
+	}
+	patient, cancel := context.WithTimeout(ctx, shutdown)
+	defer cancel()
+	c := p.client(b, b.dial)
+	defer c.Close()
+	if c.Shutdown(patient) == nil && proc.wait(patient) == nil {
+		return nil
+	}
+	return proc.kill(ctx)
+}
+
+// Describe implements sandbox.Describer.
+func (p *Provider) Describe(_ context.Context, ref sandbox.Ref) (sandbox.Description, error) {
+	id, err := p.id(ref)
+	if err != nil {
+		return sandbox.Description{}, err
+	}
+	m, err := p.read(id)
+	if err == nil && m.Instance != p.opts.Instance {
+		err = sandbox.ErrForeign
+	}
+	if err != nil {
+		return sandbox.Description{}, fmt.Errorf("describe sandbox %s: %w", short(id), err)
+	}
+	d := sandbox.Description{
+		ID: m.ID, ShortID: m.short(), Name: "glovebox-" + m.short(),
+		Network: string(sandbox.NetworkNone),
+		User:    fmt.Sprintf("%d:%d", m.UID, m.GID),
+		Limits:  map[string]string{},
+		Notes:   []string{"programs are this machine's own, read-only"},
+	}
+	if m.UID == 0 {
+		d.Notes = append(d.Notes, "the workspace belongs to root, so commands run as this machine's uid 0, without capabilities; chown it to another user to avoid that")
+	}
+	b := &box{meta: m, dir: filepath.Join(p.boxes, id)}
+	proc, err := b.process()
+	if err != nil {
+		return sandbox.Description{}, fmt.Errorf("describe sandbox %s: %w", short(id), err)
+	}
+	if proc == nil {
+		return d, nil
+	}
+	proc.Close()
+	if r, err := b.run(); err == nil {
+		d.StartedAt, d.Mounts, d.NotEnforced = r.StartedAt, r.Mounts, r.NotEnforced
+		d.Limits = limitsOf(r.Cgroups)
+	}
+	return d, nil
+}
+
+// Logs implements sandbox.Logger.
+func (p *Provider) Logs(_ context.Context, ref sandbox.Ref, lines int) (io.ReadCloser, error) {
+	id, err := p.id(ref)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.read(id)
+	if err == nil && m.Instance != p.opts.Instance {
+		err = sandbox.ErrForeign
+	}
+	var text string
+	if err == nil {
+		text, err = tail(filepath.Join(p.boxes, id, "log"), lines)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("logs of sandbox %s: %w", short(id), err)
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
