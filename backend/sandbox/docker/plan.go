@@ -145,7 +145,7 @@ func (p *Provider) check(spec sandbox.Spec) ([]sandbox.Mount, error) {
 // denied are the directories that no sandbox gets, beside those that none on
 // this machine gets: what is ours, and what is the engine's.
 func (p *Provider) denied(f *facts) []string {
-	denied := []string{p.opts.DataDir}
+	denied := mountcheck.Private(p.opts.DataDir)
 	if socket := p.endpoint.socket(); socket != "" {
 		denied = append(denied, socket)
 	}

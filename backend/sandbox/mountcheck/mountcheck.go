@@ -83,6 +83,27 @@ func ResolveMounts(spec sandbox.Spec, denied []string) ([]sandbox.Mount, error) 
 	return mounts, nil
 }
 
+// Workspaces is the one directory of a data directory that holds nothing of the
+// application's own: the workspaces of sessions that named none.
+const Workspaces = "workspaces"
+
+// Private returns what is denied of a data directory: all that it holds but
+// its Workspaces, so that no sandbox reaches another's files, the store or the
+// keys.
+func Private(dataDir string) []string {
+	denied := []string{filepath.Join(dataDir, "boxes"), filepath.Join(dataDir, "guests")} // once they are made
+	entries, err := os.ReadDir(dataDir)
+	if err != nil {
+		return append(denied, dataDir) // unknown: all of it
+	}
+	for _, e := range entries {
+		if p := filepath.Join(dataDir, e.Name()); e.Name() != Workspaces && !slices.Contains(denied, p) {
+			denied = append(denied, p)
+		}
+	}
+	return denied
+}
+
 // denyList is what a mount must not reach.
 type denyList struct {
 	exact []string // refused itself, and what holds it

@@ -127,3 +127,24 @@ func TestResolveMounts_saysWhatALinkIs(t *testing.T) {
 		t.Errorf("ResolveMounts() = %v, want the link's target in it", err)
 	}
 }
+
+func TestPrivate_allButTheWorkspaces(t *testing.T) {
+	data := t.TempDir()
+	for _, dir := range []string{"boxes/a/home", mountcheck.Workspaces + "/s-1", "other"} {
+		if err := os.MkdirAll(filepath.Join(data, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(data, "token"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]bool{
+		data: false, data + "/boxes": false, data + "/boxes/a/home": false, data + "/other": false,
+		data + "/token": false, data + "/" + mountcheck.Workspaces + "/s-1": true,
+	} {
+		_, err := mountcheck.ResolveMounts(sandbox.Spec{Mounts: []sandbox.Mount{{Source: source, Target: "/m"}}}, mountcheck.Private(data))
+		if (err == nil) != want {
+			t.Errorf("mount of %s: %v, want it allowed: %v", source, err, want)
+		}
+	}
+}

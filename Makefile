@@ -1,0 +1,71 @@
+# make run    builds everything and serves the screen on this machine
+# make test   installs what the tests need and runs all of them
+# The rest are the parts of those two, and what is run by hand.
+
+SHELL   := /bin/sh
+VERSION ?= 0.1.0
+export VERSION
+LDFLAGS := -s -w -X github.com/glovebox-dev/glovebox/app.Version=$(VERSION)
+BIN     := build/bin/glovebox
+ARGS    ?=
+
+.PHONY: run test build guest ui gen check go-test ui-test e2e bench fuzz lint clean
+
+run: setup-run build
+	exec $(BIN) serve $(ARGS)
+
+test: setup-test build check ui-test go-test
+
+.PHONY: setup-run setup-test
+setup-run:
+	@build/setup.sh run
+setup-test:
+	@build/setup.sh test
+
+# One static file: the screen and the guests are inside.
+build: ui guest
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
+
+guest:
+	@build/guest.sh
+
+ui: frontend/dist/index.html
+
+frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json
+	cd frontend && npm ci --no-audit --no-fund
+	@touch $@
+
+frontend/dist/index.html: frontend/node_modules/.package-lock.json $(shell find frontend/src frontend/index.html frontend/vite.config.ts -type f 2>/dev/null)
+	cd frontend && npm run build
+
+# The types that the screen shares with the server.
+gen:
+	go generate ./backend/httpapi/...
+
+# Quick checks of form.
+check:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt on these"; exit 1; }
+	go vet ./...
+	@! grep -q '"resolved"' frontend/package-lock.json || { echo "package-lock.json names registry hosts"; exit 1; }
+
+# Every package, with the race detector and the real engine, bubblewrap and browser.
+go-test:
+	go test -race -timeout 20m ./...
+
+ui-test: frontend/node_modules/.package-lock.json
+	cd frontend && npm run check && npm test
+
+# Measures against the floors of this machine; see docs/benchmarks.md.
+bench: build
+	$(BIN) bench $(ARGS)
+
+fuzz:
+	build/fuzz.sh
+
+lint:
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+clean:
+	rm -rf build/bin frontend/node_modules
+	find frontend/dist -mindepth 1 ! -name placeholder.html -delete
+	rm -f backend/guest/embedded/bin/glovebox-guest-*

@@ -1,0 +1,284 @@
+// Package app is the program: it builds every service by hand, in one place,
+// and is the only package that knows them all. [App] is the running server;
+// [Main] the command line over it.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/config"
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/execenv/container"
+	"github.com/glovebox-dev/glovebox/backend/execenv/local"
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/namespace"
+	"github.com/glovebox-dev/glovebox/backend/session"
+	"github.com/glovebox-dev/glovebox/backend/store"
+	"github.com/glovebox-dev/glovebox/backend/stream"
+	"github.com/glovebox-dev/glovebox/backend/tools"
+	"github.com/glovebox-dev/glovebox/frontend"
+)
+
+// Options say which server to build.
+type Options struct {
+	DataDir string // absolute
+	Addr    string // to listen on; loopback
+	Config  config.Config
+	Log     *slog.Logger
+}
+
+// App is one server over one data directory. It is made by New, lives in Run
+// and is ended by the end of Run's context.
+type App struct {
+	o        Options
+	log      *slog.Logger
+	lock     *store.Lock
+	store    *store.Store
+	identity identity
+	hub      *stream.Hub
+	docker   *docker.Provider
+	bwrap    *namespace.Provider
+	lifetime *lifetime.Manager
+	sessions *session.Service
+	server   *httpapi.Server
+	listener net.Listener
+	walls    wallCache
+	started  time.Time
+}
+
+// New takes the data directory and builds a server that listens already and
+// answers from Run on. While another process owns the directory the error is a
+// *store.HeldError and nothing is touched.
+func New(ctx context.Context, o Options) (a *App, err error) {
+	a = &App{o: o, log: o.Log, hub: &stream.Hub{}, started: time.Now()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.close())
+		}
+	}()
+	if a.lock, err = store.Acquire(o.DataDir); err != nil {
+		return a, err
+	}
+	if a.identity, err = loadIdentity(o.DataDir); err != nil {
+		return a, err
+	}
+	if a.store, err = store.Open(ctx, o.DataDir, store.Options{Log: o.Log, Bell: a.hub.Ring}); err != nil {
+		return a, err
+	}
+	if err = a.build(); err != nil {
+		return a, err
+	}
+	if a.listener, err = listen(o.Addr); err != nil {
+		return a, err
+	}
+	return a, a.lock.SetURL(a.URL())
+}
+
+// build makes the services, from the bottom of the layers to the top.
+func (a *App) build() error {
+	var err error
+	a.docker, err = docker.New(docker.Options{
+		Host: a.o.Config.Docker.Host, DataDir: a.o.DataDir, Instance: a.identity.instance,
+		Secret: a.identity.secret, Version: Version, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	a.bwrap, err = namespace.New(namespace.Options{
+		DataDir: a.o.DataDir, Instance: a.identity.instance, Secret: a.identity.secret, Version: Version, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	a.lifetime = lifetime.New(lifetime.Options{
+		Providers: map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: a.docker, sandbox.WallNamespace: a.bwrap},
+		Ledger:    a.store,
+		Secret:    a.identity.secret,
+		Log:       a.log,
+		Observe: func(root string, r sandbox.Record, c sandbox.Condition, detail string) {
+			a.sessions.Observe(root, r, c, detail)
+		},
+	})
+	sandboxed := container.New(container.Options{Channels: a.lifetime})
+	router := execenv.NewRouter(map[string]execenv.Binder{
+		string(sandbox.WallDocker):    sandboxed,
+		string(sandbox.WallNamespace): sandboxed,
+		string(sandbox.WallLocal):     &localBinder{workspace: a.workspaceOf, log: a.log, envs: map[string]*local.Env{}},
+	})
+	a.sessions = session.New(session.Options{
+		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: tools.Standard(),
+		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, Log: a.log,
+		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
+	})
+	assets, built := frontend.Assets()
+	a.server = httpapi.New(httpapi.Options{
+		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
+		About: a.about, Doctor: a.doctor, Tiny: a.buildTiny,
+		Assets: assets, Built: built, Version: Version, Instance: a.identity.instance, Log: a.log,
+	})
+	return nil
+}
+
+// URL returns the address of the server, without its token.
+func (a *App) URL() string { return "http://" + a.listener.Addr().String() }
+
+// Run serves until ctx ends. Then running turns are stopped and recorded,
+// sandboxes are kept, stopped or released as the configuration says, and
+// everything is closed. It is called once.
+func (a *App) Run(ctx context.Context) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of what the sessions stand on
+	defer end()
+	var below sync.WaitGroup
+	failed := make(chan error, 2) // one per sender
+	below.Go(func() { failed <- a.lifetime.Run(life) })
+	below.Go(func() { failed <- a.server.Serve(life, a.listener) })
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1) // its one sender never blocks
+	go func() { done <- a.sessions.Run(ctx) }()
+	var errs []error
+	select {
+	case err := <-failed: // a service cannot go on; the rest ends in good order
+		errs = append(errs, err)
+		stop()
+		errs = append(errs, <-done)
+	case err := <-done:
+		errs = append(errs, err)
+	}
+	a.quit(life)
+	end()
+	below.Wait()
+	return errors.Join(append(errs, a.close())...)
+}
+
+// quitTime bounds what on_quit may take.
+const quitTime = 10 * time.Second
+
+// quit does with the sandboxes what the configuration says.
+func (a *App) quit(ctx context.Context) {
+	policy := a.o.Config.OnQuit
+	if policy == "" || policy == "keep" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, quitTime)
+	defer cancel()
+	views, err := a.sessions.Views(ctx)
+	if err != nil {
+		a.log.Warn("sandboxes left as they are", "err", err)
+		return
+	}
+	var each sync.WaitGroup
+	for _, v := range views {
+		if v.Condition == nil || !v.Condition.Value.Owned() {
+			continue
+		}
+		each.Go(func() {
+			how := lifetime.StopOnly
+			if policy == "release" {
+				how = lifetime.Remove
+			}
+			if err := a.lifetime.Release(ctx, v.ID, how); err != nil {
+				a.log.Warn("sandbox left as it is", "session", v.ID, "err", err)
+			}
+		})
+	}
+	each.Wait()
+}
+
+// close releases what New took, as far as it came.
+func (a *App) close() error {
+	var errs []error
+	if a.listener != nil {
+		if err := a.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if a.lifetime != nil {
+		errs = append(errs, a.lifetime.Close())
+	}
+	if a.docker != nil {
+		errs = append(errs, a.docker.Close())
+	}
+	if a.bwrap != nil {
+		errs = append(errs, a.bwrap.Close())
+	}
+	if a.store != nil {
+		errs = append(errs, a.store.Close())
+	}
+	if a.lock != nil {
+		errs = append(errs, a.lock.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// listen opens a listener on a loopback address: the API is not meant for others.
+func listen(addr string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not HOST:PORT", addr)}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not a loopback address; choose 127.0.0.1", host)}
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w; choose another --addr, or port 0 for a free one", err)
+	}
+	return l, nil
+}
+
+// newWorkspace makes the empty workspace of a session that names none.
+func (a *App) newWorkspace(sessionID string) (string, error) {
+	dir := filepath.Join(a.o.DataDir, mountcheck.Workspaces, sessionID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+func (a *App) workspaceOf(ctx context.Context, rootTaskID string) (string, error) {
+	v, err := a.sessions.View(ctx, rootTaskID)
+	return v.Created.Workspace, err
+}
+
+// localBinder opens the Env of a session that was bound, by name, to the host
+// itself. One Env per session keeps its calls' outcomes.
+type localBinder struct {
+	workspace func(ctx context.Context, rootTaskID string) (string, error)
+	log       *slog.Logger
+
+	mu   sync.Mutex
+	envs map[string]*local.Env
+}
+
+// Bind implements execenv.Binder.
+func (b *localBinder) Bind(ctx context.Context, rootTaskID string, _ execenv.Caller) (execenv.Env, error) {
+	dir, err := b.workspace(ctx, rootTaskID)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if env, ok := b.envs[rootTaskID]; ok {
+		return env, nil
+	}
+	env, err := local.New(local.Options{Workspace: dir, Log: b.log})
+	if err != nil {
+		return nil, err
+	}
+	b.envs[rootTaskID] = env
+	return env, nil
+}

@@ -1,0 +1,234 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/glovebox-dev/glovebox/backend/config"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/store"
+)
+
+// The exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNoWall      = 3
+	exitInterrupted = 130
+)
+
+// cli is what every verb shares: the streams, and the flags of the root.
+type cli struct {
+	in       io.Reader
+	out, err io.Writer
+
+	dataDir string
+	config  string
+	verbose bool
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// exitError carries an exit code that is not a failure of ours.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// Main runs the command line and returns its exit code. The first interrupt
+// ends things in good order, the second at once.
+func Main(args []string, in io.Reader, out, errs io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the next signal has its default effect
+
+	c := &cli{in: in, out: out, err: errs}
+	root := c.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(err)
+	if err != nil && !errors.As(err, new(exitError)) {
+		fmt.Fprintln(errs, "glovebox:", err)
+	}
+	return code
+}
+
+func exitCode(err error) int {
+	var exit exitError
+	var api *apiError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case isNoWall(err), errors.As(err, &api) && api.Code == "no_wall":
+		return exitNoWall
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "glovebox",
+		Short: "A sealed sandbox for AI agents, with a window and gloves",
+		Long: "Glovebox runs an AI agent's commands and edits in a sealed sandbox per session,\n" +
+			"and shows you live what happens there. Without a verb it serves the screen.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), serveFlags{addr: ""}) },
+	}
+	root.PersistentFlags().StringVar(&c.dataDir, "data", "", "data directory (default "+defaultDataDir()+")")
+	root.PersistentFlags().StringVar(&c.config, "config", "", "configuration file (default "+config.DefaultPath()+")")
+	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log details to standard error")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		c.serveCommand(), c.runCommand(), c.listCommand(), c.showCommand(), c.logsCommand(),
+		c.attachCommand(), c.startCommand(), c.stopCommand(), c.releaseCommand(), c.reprovisionCommand(), c.closeCommand(),
+		c.execCommand(), c.toolCommand(), c.imageCommand(), c.doctorCommand(), c.versionCommand(), c.benchCommand(),
+	)
+	for _, verb := range root.Commands() {
+		usageArgs(verb)
+	}
+	return root
+}
+
+// usageArgs makes wrong arguments a mistake of usage.
+func usageArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w; see glovebox %s --help", err, cmd.Name())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		usageArgs(sub)
+	}
+}
+
+// data returns the data directory, absolute.
+func (c *cli) data() (string, error) {
+	dir := c.dataDir
+	if dir == "" {
+		dir = defaultDataDir()
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--data: %w", err)}
+	}
+	return abs, nil
+}
+
+// defaultDataDir is below /var/lib for root, so that the owners of workspaces
+// can reach their sandboxes' files there, else in the user's data directory.
+func defaultDataDir() string {
+	if dir := os.Getenv("GLOVEBOX_DATA"); dir != "" {
+		return dir
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/glovebox"
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "glovebox")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "glovebox-data"
+	}
+	return filepath.Join(home, ".local", "share", "glovebox")
+}
+
+func (c *cli) loadConfig() (config.Config, error) {
+	path, named := c.config, c.config != ""
+	if !named {
+		path = config.DefaultPath()
+	}
+	cfg, err := config.Load(path, named)
+	if errors.Is(err, sandbox.ErrSpec) {
+		return cfg, usageError{err}
+	}
+	return cfg, err
+}
+
+func (c *cli) logger() *slog.Logger {
+	level := slog.LevelWarn
+	if c.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: level}))
+}
+
+// newApp builds the server of the data directory.
+func (c *cli) newApp(ctx context.Context, addr string) (*App, error) {
+	dir, err := c.data()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := c.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	if addr == "" {
+		addr = cfg.Addr
+	}
+	if addr == "" {
+		addr = defaultAddr
+	}
+	return New(ctx, Options{DataDir: dir, Addr: addr, Config: cfg, Log: c.logger()})
+}
+
+const defaultAddr = "127.0.0.1:7333"
+
+// connect returns a client of the data directory's server: the one that runs,
+// or else one of this process's own, which close ends.
+func (c *cli) connect(ctx context.Context) (client *apiClient, close func() error, err error) {
+	dir, err := c.data()
+	if err != nil {
+		return nil, nil, err
+	}
+	if owner, ok := store.Peek(dir); ok && owner.URL != "" {
+		client, err := newClient(owner.URL, dir)
+		return client, func() error { return nil }, err
+	}
+	app, err := c.newApp(ctx, "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	if client, err = newClient(app.URL(), dir); err != nil {
+		return nil, nil, errors.Join(err, app.close())
+	}
+	client.own = true
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends by close, after the verb has said its last word
+	ended := make(chan error, 1)                                // its one sender never blocks
+	go func() { ended <- app.Run(life) }()
+	return client, func() error { end(); return <-ended }, nil
+}
+
+// withClient runs a verb against the server.
+func (c *cli) withClient(ctx context.Context, verb func(*apiClient) error) error {
+	client, close, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	err = verb(client)
+	return errors.Join(err, close())
+}

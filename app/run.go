@@ -1,0 +1,316 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+type runFlags struct {
+	wall, image, workspace, model, network, user, approvals string
+	resources                                               map[string]string
+	mounts                                                  []string
+	json, keep                                              bool
+}
+
+func (c *cli) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [flags] [goal]",
+		Short: "Open a session, follow its first turn, and say how it ended",
+		Long: "Run opens a session with a goal and follows its first turn. Where no server runs\n" +
+			"for the data directory, the sandbox is removed at the end unless --keep is given;\n" +
+			"with a running server the session stays open there. Ctrl-C stops the turn.",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				return c.run(cmd.Context(), client, f, strings.Join(args, " "))
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.wall, "wall", "", "docker, namespace, or local (no isolation); the default never is local")
+	fl.StringVar(&f.image, "image", "", "image of the docker wall")
+	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
+	fl.StringVar(&f.model, "model", "", "demo, or script:FILE")
+	fl.StringVar(&f.network, "network", "", "none (default) or open")
+	fl.StringVar(&f.user, "user", "", "host (default), image or root")
+	fl.StringToStringVar(&f.resources, "limit", nil, "limits such as memory=2g,cpus=2,pids=512")
+	fl.StringArrayVar(&f.mounts, "mount", nil, `a further mount as JSON: {"source":"/dir","target":"/dir","mode":"ro"}`)
+	fl.StringVar(&f.approvals, "approvals", "", "ask or auto")
+	fl.BoolVar(&f.json, "json", false, "print every event as a line of JSON")
+	fl.BoolVar(&f.keep, "keep", false, "keep the session and its sandbox at the end")
+	return cmd
+}
+
+// request returns the session that the flags ask for.
+func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
+	r := httpapi.OpenRequest{
+		Goal: goal, Model: f.model, Approvals: task.Approvals(f.approvals),
+		Spec: sandbox.Spec{
+			Wall: sandbox.Wall(f.wall), Image: f.image, User: f.user,
+			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network)}, Resources: f.resources,
+		},
+	}
+	if r.Goal == "" {
+		r.Goal = "Show what you can do."
+	}
+	if f.workspace != "" {
+		abs, err := filepath.Abs(expandHome(f.workspace))
+		if err != nil {
+			return r, usageError{fmt.Errorf("--workspace: %w", err)}
+		}
+		r.Workspace = abs
+	}
+	for _, text := range f.mounts {
+		var m sandbox.Mount
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&m); err != nil {
+			return r, usageError{fmt.Errorf("--mount %s: %w", text, err)}
+		}
+		r.Spec.Mounts = append(r.Spec.Mounts, m)
+	}
+	if f.model == "" {
+		return r, nil
+	}
+	if kind, file, ok := strings.Cut(f.model, ":"); ok && kind == "script" {
+		abs, err := filepath.Abs(expandHome(file)) // the server has another directory
+		if err != nil {
+			return r, usageError{fmt.Errorf("--model: %w", err)}
+		}
+		r.Model = "script:" + abs
+	}
+	return r, nil
+}
+
+func expandHome(path string) string {
+	if home, err := os.UserHomeDir(); err == nil && (path == "~" || strings.HasPrefix(path, "~/")) {
+		return home + path[1:]
+	}
+	return path
+}
+
+func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal string) error {
+	req, err := f.request(goal)
+	if err != nil {
+		return err
+	}
+	var opened httpapi.Accepted
+	if err := client.call(ctx, "POST", "/sessions", req, &opened); err != nil {
+		return err
+	}
+	id := opened.SessionID
+	p := &printer{out: c.out, json: f.json, id: id}
+	p.line("session", map[string]any{}, "session %s", id)
+
+	// The first interrupt stops the turn, whose end the log then tells.
+	last := context.WithoutCancel(ctx)
+	follow, done := context.WithCancel(last)
+	defer done()
+	asked := make(chan string) // calls that wait for a decision
+	stopped := context.AfterFunc(ctx, func() {
+		call, cancel := context.WithTimeout(last, stopTime)
+		defer cancel()
+		var e *apiError
+		if err := client.call(call, "POST", "/sessions/"+id+"/interrupt", nil, nil); err != nil && !errors.As(err, &e) {
+			done()
+		}
+	})
+	defer stopped()
+	go c.decide(follow, client, id, asked)
+	turn := &turnWatch{printer: p, asked: asked, url: client.base}
+	err = client.follow(follow, id, 0, func(fr httpapi.Frame) error { return turn.frame(follow, fr) })
+	if err != nil {
+		return err
+	}
+	if client.own && !f.keep {
+		call, cancel := context.WithTimeout(last, stopTime)
+		defer cancel()
+		if err := client.call(call, "POST", "/sessions/"+id+"/close", nil, nil); err != nil {
+			return fmt.Errorf("release the sandbox: %w", err)
+		}
+		p.line("released", map[string]any{}, "sandbox released")
+	}
+	return turn.outcome
+}
+
+// stopTime bounds a stop or a release at the end of a run.
+const stopTime = 30 * time.Second
+
+// decide asks the person at the terminal about each call that waits.
+func (c *cli) decide(ctx context.Context, client *apiClient, id string, asked <-chan string) {
+	in := bufio.NewReader(c.in)
+	for {
+		var callID string
+		select {
+		case callID = <-asked:
+		case <-ctx.Done():
+			return
+		}
+		answer, err := in.ReadString('\n')
+		if err != nil && answer == "" {
+			continue // nobody there: it waits for the screen
+		}
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		allow := answer == "y" || answer == "yes"
+		req := httpapi.DecisionRequest{Allow: allow, Reason: map[bool]string{false: "denied at the terminal"}[allow]}
+		if err := client.call(ctx, "POST", "/sessions/"+id+"/approvals/"+callID, req, nil); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(c.err, "glovebox:", err)
+		}
+	}
+}
+
+// turnWatch prints a turn and notices its end.
+type turnWatch struct {
+	*printer
+	asked   chan<- string
+	url     string
+	woken   bool
+	outcome error
+}
+
+func (t *turnWatch) frame(ctx context.Context, f httpapi.Frame) error {
+	t.printer.frame(f)
+	if f.Type != "event" {
+		return nil
+	}
+	p, err := task.Decode(*f.Event)
+	if err != nil {
+		return nil // a newer kind: printed, not understood
+	}
+	switch p := p.(type) {
+	case *task.TaskWoken:
+		t.woken = true
+	case *task.ToolCallApprovalRequested:
+		if !t.json {
+			fmt.Fprintf(t.out, "? allow %s? [y/N], or answer at %s\n", p.Tool, t.url)
+		}
+		select {
+		case t.asked <- p.CallID:
+		case <-ctx.Done():
+		}
+	case *task.TaskSuspended:
+		switch {
+		case p.Reason == task.TurnFailed:
+			t.outcome = fmt.Errorf("the turn failed: %s", p.Detail)
+		case p.Reason == task.Interrupted:
+			t.outcome = exitError{exitInterrupted}
+		case p.WakeOn != task.WakeNextGoal:
+			return nil
+		}
+		return errDone
+	case *task.TaskFailed:
+		t.outcome = errors.New(p.Error)
+		return errDone
+	case *task.TaskCompleted, *task.TaskCancelled:
+		return errDone
+	}
+	return nil
+}
+
+// printer writes frames for people or, as NDJSON, for programs.
+type printer struct {
+	out  io.Writer
+	json bool
+	id   string
+	text bool // the last thing written was text without its line end
+}
+
+// line writes one line of our own.
+func (p *printer) line(kind string, fields map[string]any, format string, args ...any) {
+	if p.json {
+		fields["type"], fields["session_id"] = kind, p.id
+		_ = json.NewEncoder(p.out).Encode(fields) // a reader that went away ends us by SIGPIPE
+		return
+	}
+	p.endText()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+func (p *printer) endText() {
+	if p.text {
+		fmt.Fprintln(p.out)
+		p.text = false
+	}
+}
+
+func (p *printer) frame(f httpapi.Frame) {
+	if p.json {
+		switch f.Type {
+		case "event":
+			p.line("event", map[string]any{"seq": f.Seq, "kind": f.Event.Kind, "at": f.Event.At, "body": f.Event.Body}, "")
+		case "live":
+			p.line("live", map[string]any{"live": f.Live}, "")
+		}
+		return
+	}
+	switch f.Type {
+	case "live":
+		fmt.Fprint(p.out, printable(f.Live.Data))
+		p.text = !strings.HasSuffix(f.Live.Data, "\n")
+	case "event":
+		p.event(*f.Event)
+	}
+}
+
+func (p *printer) event(e task.Event) {
+	payload, err := task.Decode(e)
+	if err != nil {
+		return
+	}
+	switch v := payload.(type) {
+	case *task.TaskHostBound:
+		if v.Wall == sandbox.WallLocal {
+			p.line("", nil, "• on this machine itself: no isolation")
+			return
+		}
+		p.line("", nil, "• in %s (%s wall, network %s)", v.SandboxID, v.Wall, v.Network)
+	case *task.ToolCallStarted:
+		p.line("", nil, "▸ %s %s", v.Tool, brief(v.Input))
+	case *task.ToolResultRecorded:
+		p.line("", nil, "  %s, %d ms", v.Status, v.Duration.Milliseconds())
+	case *task.TurnInterrupted:
+		p.line("", nil, "■ stopped: %d processes left, %d ms", v.Left, v.Took.Milliseconds())
+	case *task.SandboxStateChanged:
+		if v.Condition.Cause != "" {
+			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
+		}
+	case *task.TaskSuspended, *task.TaskCompleted:
+		p.endText()
+	}
+}
+
+// brief shortens a call's input to one line.
+func brief(input json.RawMessage) string {
+	const limit = 120
+	s := []rune(strings.Join(strings.Fields(printable(string(input))), " "))
+	if len(s) > limit {
+		return string(s[:limit]) + "…"
+	}
+	return string(s)
+}
+
+// printable takes the escape characters out of what a sandbox wrote, so that it
+// cannot drive the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if (r < ' ' && r != '\n' && r != '\t') || (r >= 0x7f && r < 0xa0) {
+			return -1
+		}
+		return r
+	}, s)
+}

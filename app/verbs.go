@@ -1,0 +1,439 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/spf13/cobra"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+func (c *cli) listCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the sessions",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				var sessions []httpapi.Session
+				if err := client.call(cmd.Context(), "GET", "/sessions", nil, &sessions); err != nil {
+					return err
+				}
+				if asJSON {
+					for _, s := range sessions {
+						if err := c.printJSON("session", s.ID, s); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				if len(sessions) == 0 {
+					_, err := fmt.Fprintln(c.out, "No sessions yet. Start one: glovebox run")
+					return err
+				}
+				return c.table(sessions)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON per session")
+	return cmd
+}
+
+func (c *cli) table(sessions []httpapi.Session) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SESSION\tSTATUS\tSANDBOX\tID\tTITLE")
+	for _, s := range sessions {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.Status, stateText(s), s.ShortID, printable(s.Title))
+	}
+	return w.Flush()
+}
+
+// stateText says a sandbox's state with its cause and age.
+func stateText(s httpapi.Session) string {
+	if s.Wall == "local" {
+		return "none (on the host)"
+	}
+	if s.Sandbox == nil {
+		return "unknown"
+	}
+	text := string(s.Sandbox.Value)
+	if s.Sandbox.Cause != "" {
+		text += " (" + s.Sandbox.Cause + ")"
+	}
+	if age := time.Since(s.Sandbox.ObservedAt); age > 10*time.Second {
+		text += fmt.Sprintf(", seen %s ago", age.Round(time.Second))
+	}
+	return text
+}
+
+// printJSON writes v as one line, with the fields that every line has.
+func (c *cli) printJSON(kind, sessionID string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"type": kind, "session_id": sessionID} {
+		if fields[name], err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(c.out).Encode(fields)
+}
+
+func (c *cli) showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show SESSION",
+		Short: "Show a session and its sandbox",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				var s httpapi.Session
+				if err := client.call(cmd.Context(), "GET", "/sessions/"+url.PathEscape(args[0]), nil, &s); err != nil {
+					return err
+				}
+				if asJSON {
+					return c.printJSON("session", s.ID, s)
+				}
+				w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+				for _, row := range [][2]string{
+					{"session", s.ID}, {"title", printable(s.Title)}, {"status", string(s.Status)}, {"detail", printable(s.Detail)},
+					{"wall", string(s.Wall)}, {"sandbox", stateText(s)}, {"id", s.ShortID}, {"image", s.Image}, {"network", s.Network},
+					{"workspace", s.Workspace}, {"model", s.Model}, {"generation", fmt.Sprint(s.Generation)}, {"address", string(s.Ref)},
+				} {
+					if row[1] != "" {
+						fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+					}
+				}
+				return w.Flush()
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (c *cli) logsCommand() *cobra.Command {
+	var asJSON, follow bool
+	var after int64
+	cmd := &cobra.Command{
+		Use:   "logs SESSION",
+		Short: "Print what happened in a session",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				p := &printer{out: c.out, json: asJSON, id: args[0]}
+				err := client.follow(cmd.Context(), args[0], after, func(f httpapi.Frame) error {
+					if f.SessionID != "" {
+						p.id = f.SessionID
+					}
+					p.frame(f)
+					if f.Type == "caught_up" && !follow {
+						return errDone
+					}
+					return nil
+				})
+				p.endText()
+				if follow && errors.Is(err, context.Canceled) {
+					return nil // that is how following ends
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON per event")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
+	cmd.Flags().Int64Var(&after, "after", 0, "begin after this seq")
+	return cmd
+}
+
+// verb returns the command of a verb that only posts.
+func (c *cli) verb(name, short, done string) *cobra.Command {
+	return &cobra.Command{
+		Use:   name + " SESSION",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.post(cmd.Context(), args[0], name, nil, done)
+		},
+	}
+}
+
+func (c *cli) post(ctx context.Context, session, verb string, body any, done string) error {
+	return c.withClient(ctx, func(client *apiClient) error {
+		var accepted httpapi.Accepted
+		if err := client.call(ctx, "POST", "/sessions/"+url.PathEscape(session)+"/"+verb, body, &accepted); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(c.out, "%s %s\n", accepted.SessionID, done)
+		return err
+	})
+}
+
+func (c *cli) attachCommand() *cobra.Command {
+	return c.verb("attach", "Reconnect a session to its sandbox, and start that when it is stopped", "attached")
+}
+
+func (c *cli) startCommand() *cobra.Command {
+	return c.verb("start", "Start a session's stopped sandbox", "started")
+}
+
+func (c *cli) stopCommand() *cobra.Command {
+	return c.verb("stop", "Stop a session's sandbox and keep its contents", "stopped")
+}
+
+func (c *cli) reprovisionCommand() *cobra.Command {
+	return c.verb("reprovision", "Give a session whose sandbox is lost or released a new one", "has a new sandbox")
+}
+
+func (c *cli) closeCommand() *cobra.Command {
+	return c.verb("close", "End a session and remove its sandbox", "closed")
+}
+
+func (c *cli) releaseCommand() *cobra.Command {
+	var keep, stop bool
+	cmd := &cobra.Command{
+		Use:   "release SESSION",
+		Short: "Let go of a session's sandbox: remove it, or keep or stop it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			how := "remove"
+			switch {
+			case keep && stop:
+				return usageError{errors.New("choose --keep or --stop, not both")}
+			case keep:
+				how = "keep"
+			case stop:
+				how = "stop"
+			}
+			return c.post(cmd.Context(), args[0], "release", httpapi.ReleaseRequest{How: how}, "released")
+		},
+	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running; it is yours then")
+	cmd.Flags().BoolVar(&stop, "stop", false, "only stop the sandbox")
+	return cmd
+}
+
+func (c *cli) toolCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tool SESSION NAME JSON",
+		Short: "Make one tool call in a session's sandbox and print its result as JSON",
+		Args:  cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			input := json.RawMessage(args[2])
+			if !json.Valid(input) {
+				return usageError{errors.New("the input is not JSON")}
+			}
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				var result httpapi.ToolResponse
+				err := client.call(cmd.Context(), "POST", "/sessions/"+url.PathEscape(args[0])+"/tools",
+					httpapi.ToolRequest{Tool: args[1], Input: input}, &result)
+				if err != nil {
+					return err
+				}
+				if err := json.NewEncoder(c.out).Encode(result); err != nil {
+					return err
+				}
+				if result.Status != task.CallOK {
+					return exitError{exitFailed}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (c *cli) execCommand() *cobra.Command {
+	var dir string
+	var input bool
+	cmd := &cobra.Command{
+		Use:   "exec SESSION -- COMMAND [ARG...]",
+		Short: "Run a command in a session's sandbox; streams and exit code pass through",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			argv := args[1:]
+			if argv[0] == "--" {
+				argv = argv[1:]
+			}
+			if len(argv) == 0 {
+				return usageError{errors.New("no command to run")}
+			}
+			req := httpapi.ExecRequest{Argv: argv, Dir: dir, Stdin: input}
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				return c.exec(cmd.Context(), client, args[0], req)
+			})
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&dir, "dir", "", "directory to run in (default the workspace)")
+	cmd.Flags().BoolVarP(&input, "interactive", "i", false, "pass standard input on")
+	return cmd
+}
+
+func (c *cli) exec(ctx context.Context, client *apiClient, session string, req httpapi.ExecRequest) error {
+	conn, err := client.dial(ctx, "/sessions/"+url.PathEscape(session)+"/exec")
+	if err != nil {
+		return err
+	}
+	defer conn.CloseNow()
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	if err := conn.Write(ctx, websocket.MessageText, body); err != nil {
+		return err
+	}
+	if req.Stdin {
+		// Ends with its input or with the connection; a read of a terminal cannot
+		// be ended from here, and the process is about to end then anyway.
+		go feed(ctx, conn, c.in)
+	}
+	for {
+		kind, data, err := conn.Read(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("the server went away: %w", err)
+		case kind == websocket.MessageText:
+			return execEnd(conn, data)
+		case len(data) == 0:
+			continue
+		}
+		out := c.out
+		if data[0] == 2 {
+			out = c.err
+		}
+		if _, err := out.Write(data[1:]); err != nil {
+			return err
+		}
+	}
+}
+
+func execEnd(conn *websocket.Conn, data []byte) error {
+	var end httpapi.ExecResult
+	if err := json.Unmarshal(data, &end); err != nil {
+		return err
+	}
+	conn.Close(websocket.StatusNormalClosure, "")
+	switch {
+	case end.Error != nil:
+		return &apiError{ErrorBody: *end.Error}
+	case end.Outcome == nil:
+		return errors.New("the server did not say how the command ended")
+	case end.Outcome.ExitCode != 0:
+		return exitError{end.Outcome.ExitCode}
+	}
+	return nil
+}
+
+func feed(ctx context.Context, conn *websocket.Conn, in io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := in.Read(buf)
+		if n > 0 && conn.Write(ctx, websocket.MessageBinary, buf[:n]) != nil {
+			return
+		}
+		if err != nil {
+			_ = conn.Write(ctx, websocket.MessageBinary, nil) // an empty message: the end
+			return
+		}
+	}
+}
+
+func (c *cli) imageCommand() *cobra.Command {
+	var tiny bool
+	build := &cobra.Command{
+		Use:   "build",
+		Short: "Build an image on this machine",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !tiny {
+				return usageError{errors.New("only the tiny image can be built in this version: glovebox image build --tiny")}
+			}
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				var built struct {
+					Image string `json:"image"`
+				}
+				start := time.Now()
+				if err := client.call(cmd.Context(), "POST", "/images/tiny", nil, &built); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(c.out, "%s, %d ms\n", built.Image, time.Since(start).Milliseconds())
+				return err
+			})
+		},
+	}
+	build.Flags().BoolVar(&tiny, "tiny", false, "the tiny image: a static shell, from this machine's busybox")
+	image := &cobra.Command{Use: "image", Short: "Images of the docker wall"}
+	image.AddCommand(build)
+	return image
+}
+
+func (c *cli) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what a session needs, by using it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				var d httpapi.Doctor
+				if err := client.call(cmd.Context(), "GET", "/doctor", nil, &d); err != nil {
+					return err
+				}
+				if err := c.printDoctor(d, asJSON); err != nil {
+					return err
+				}
+				if !d.OK {
+					return exitError{doctorCode(d)}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON per check")
+	return cmd
+}
+
+// doctorCode says whether what is broken is that no wall is there.
+func doctorCode(d httpapi.Doctor) int {
+	for _, ch := range d.Checks {
+		if ch.Status == "fail" && (ch.Name == checkDocker || ch.Name == checkNamespace) {
+			return exitNoWall
+		}
+	}
+	return exitFailed
+}
+
+func (c *cli) printDoctor(d httpapi.Doctor, asJSON bool) error {
+	for _, ch := range d.Checks {
+		if asJSON {
+			if err := c.printJSON("check", "", ch); err != nil {
+				return err
+			}
+			continue
+		}
+		mark := map[string]string{"ok": "ok  ", "warn": "warn", "fail": "FAIL"}[ch.Status]
+		fmt.Fprintf(c.out, "%s  %-16s %s\n", mark, ch.Name, strings.ReplaceAll(ch.Detail, "\n", " "))
+		if ch.Fix != "" {
+			fmt.Fprintf(c.out, "      %-16s → %s\n", "", ch.Fix)
+		}
+	}
+	return nil
+}

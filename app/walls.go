@@ -1,0 +1,199 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/frontend"
+)
+
+// What to do where a wall is missing.
+const (
+	fixDocker    = "install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)"
+	fixNamespace = "install bubblewrap (Debian: apt-get install bubblewrap)"
+)
+
+// The names of the checks of which one has to hold.
+const (
+	checkDocker    = "docker engine"
+	checkNamespace = "bubblewrap"
+)
+
+// probeTime bounds a look at an engine that may hang.
+const probeTime = 3 * time.Second
+
+// wallCache keeps the last look at the walls for a moment: a page asks often.
+type wallCache struct {
+	mu    sync.Mutex
+	at    time.Time
+	walls []httpapi.WallInfo
+}
+
+const wallsFresh = 5 * time.Second
+
+// probeWalls looks which walls this machine has, by using them.
+func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
+	a.walls.mu.Lock()
+	if time.Since(a.walls.at) < wallsFresh {
+		defer a.walls.mu.Unlock()
+		return a.walls.walls
+	}
+	a.walls.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	walls := []httpapi.WallInfo{
+		{Wall: sandbox.WallDocker, Worth: "A container: own files, processes and no network. The kernel is shared with this machine."},
+		{Wall: sandbox.WallNamespace, Worth: "Linux namespaces over a root of their own, no network. No images; the kernel is shared with this machine."},
+		{Wall: sandbox.WallLocal, Available: true, Detail: "always there, never chosen by itself",
+			Worth: "No isolation: commands run on this machine as you. Writes are fenced to the workspace and calls ask first."},
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		info, err := a.docker.Ping(ctx)
+		if err != nil {
+			walls[0].Detail, walls[0].Fix = err.Error(), fixDocker
+			return
+		}
+		walls[0].Available = true
+		walls[0].Detail = fmt.Sprintf("engine %s, API %s, at %s (%s)", info.Version, info.APIVersion, info.Endpoint, info.Why)
+	})
+	both.Go(func() {
+		if err := a.bwrap.Probe(ctx); err != nil {
+			walls[1].Detail, walls[1].Fix = err.Error(), fixNamespace
+			return
+		}
+		walls[1].Available, walls[1].Detail = true, "bubblewrap works"
+	})
+	both.Wait()
+	a.walls.mu.Lock()
+	defer a.walls.mu.Unlock()
+	a.walls.at, a.walls.walls = time.Now(), walls
+	return walls
+}
+
+// noWallError says what to install. It is never answered by going without.
+func noWallError(walls []httpapi.WallInfo) error {
+	var why []string
+	for _, w := range walls {
+		if w.Wall != sandbox.WallLocal && !w.Available {
+			why = append(why, fmt.Sprintf("  %s: %s\n    to have it: %s", w.Wall, w.Detail, w.Fix))
+		}
+	}
+	return fmt.Errorf("%w:\n%s\nCommands are not run on this machine itself unless you choose --wall local", sandbox.ErrNoWall, strings.Join(why, "\n"))
+}
+
+// defaultWall chooses docker where an engine answers, else namespace, else
+// nothing. It never chooses local.
+func (a *App) defaultWall(ctx context.Context) (sandbox.Wall, error) {
+	if w := a.o.Config.Sandbox.Wall; w != "" {
+		return sandbox.Wall(w), nil
+	}
+	walls := a.probeWalls(ctx)
+	for _, w := range walls {
+		if w.Available && w.Wall != sandbox.WallLocal {
+			return w.Wall, nil
+		}
+	}
+	return "", noWallError(walls)
+}
+
+// defaultImage returns the image of a session that names none: the configured
+// one, the standard one where it was built, else the tiny one, which is made on
+// the spot.
+func (a *App) defaultImage(ctx context.Context) (string, error) {
+	if image := a.o.Config.Sandbox.Image; image != "" {
+		return image, nil
+	}
+	standard := "glovebox/sandbox:" + Version
+	if ok, err := a.docker.ImageExists(ctx, standard); err != nil || ok {
+		return standard, err
+	}
+	return a.buildTiny(ctx)
+}
+
+func (a *App) buildTiny(ctx context.Context) (string, error) {
+	return a.docker.ImportTiny(ctx, func(step string) { a.log.Info("tiny image", "step", step) })
+}
+
+// about answers what the new-session dialog asks.
+func (a *App) about(ctx context.Context) httpapi.About {
+	walls := a.probeWalls(ctx)
+	out := httpapi.About{
+		Version: Version, Commit: Commit(), Instance: a.identity.instance, DataDir: a.o.DataDir, PID: os.Getpid(),
+		StartedAt: a.started, Models: []string{demoModel}, DefaultModel: a.defaultModel(), Walls: walls, Images: []string{},
+	}
+	if m := a.defaultModel(); m != demoModel {
+		out.Models = append(out.Models, m)
+	}
+	if w, err := a.defaultWall(ctx); err == nil {
+		out.DefaultWall = w
+	}
+	if !walls[0].Available {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	out.DefaultImage = a.docker.TinyImage()
+	if a.o.Config.Sandbox.Image != "" {
+		out.DefaultImage = a.o.Config.Sandbox.Image
+	}
+	if images, err := a.docker.Images(ctx); err == nil {
+		out.Images = images
+	}
+	return out
+}
+
+// doctor looks at everything that a session needs, by using it.
+func (a *App) doctor(ctx context.Context) httpapi.Doctor {
+	walls := a.probeWalls(ctx)
+	out := httpapi.Doctor{OK: true, Checks: []httpapi.Check{}}
+	add := func(name string, ok bool, otherwise, detail, fix string) {
+		c := httpapi.Check{Name: name, Status: "ok", Detail: detail}
+		if !ok {
+			c.Status, c.Fix = otherwise, fix
+			out.OK = out.OK && otherwise != "fail"
+		}
+		out.Checks = append(out.Checks, c)
+	}
+	one := walls[0].Available || walls[1].Available
+	missing := "fail"
+	if one {
+		missing = "warn" // the other wall does
+	}
+	add(checkDocker, walls[0].Available, missing, walls[0].Detail, walls[0].Fix)
+	add(checkNamespace, walls[1].Available, missing, walls[1].Detail, walls[1].Fix)
+	if walls[0].Available {
+		ok, err := a.docker.ImageExists(ctx, a.docker.TinyImage())
+		detail := a.docker.TinyImage()
+		if err != nil {
+			detail = err.Error()
+		}
+		add("tiny image", ok, "warn", detail, "it is made at the first session, or now by: glovebox image build --tiny")
+	}
+	_, _, err := embedded.Binary("amd64")
+	add("guest", err == nil, "fail", describe(err, "embedded"), "run: make build")
+	_, built := frontend.Assets()
+	add("user interface", built, "warn", map[bool]string{true: "embedded", false: "not built"}[built], "run: make build")
+	_, err = a.store.LastSeq(ctx)
+	add("store", err == nil, "fail", describe(err, a.o.DataDir), "see the error; a backup can be put in place of glovebox.db")
+	return out
+}
+
+func describe(err error, otherwise string) string {
+	if err != nil {
+		return err.Error()
+	}
+	return otherwise
+}
+
+// isNoWall reports whether an error means that no wall is available.
+func isNoWall(err error) bool { return errors.Is(err, sandbox.ErrNoWall) }
