@@ -28,6 +28,9 @@ func (m *Manager) Why(ctx context.Context, rootTaskID string) error {
 	}
 	defer done()
 	r := m.root(rootTaskID)
+	if err := m.intended(r); err != nil {
+		return err
+	}
 	var cond sandbox.Condition
 	for i := range whyLooks {
 		if i > 0 {
@@ -40,12 +43,11 @@ func (m *Manager) Why(ctx context.Context, rootTaskID string) error {
 		if cond, err = m.look(ctx, r); err != nil {
 			return err
 		}
+		if err := m.intended(r); err != nil {
+			return err
+		}
 		m.mu.Lock()
-		intended := r.intent != ""
-		switch {
-		case intended: // an operation is doing this: its cause is the answer
-			cond.Cause = r.intent
-		case r.cond.Value == cond.Value: // one has done it
+		if r.cond.Value == cond.Value { // an operation has done it, and says why
 			cond = r.cond
 		}
 		m.mu.Unlock()
@@ -54,15 +56,8 @@ func (m *Manager) Why(ctx context.Context, rootTaskID string) error {
 			if !m.hasChannel(r) || m.greet(ctx, r) == nil {
 				return nil // without a channel the next call opens one
 			}
-			if intended {
-				cond.Value = sandbox.StateStopped
-				if cond.Cause == string(sandbox.StateReleased) {
-					cond.Value = sandbox.StateLost
-				}
-				return down(cond)
-			}
 		case sandbox.StateStopped:
-			if intended || cond.Cause == sandbox.CauseByHand || cond.Cause == sandbox.CauseOutOfMemory {
+			if cond.Cause == sandbox.CauseByHand || cond.Cause == sandbox.CauseOutOfMemory {
 				return down(cond)
 			}
 		case sandbox.StateUnreachable:
@@ -86,6 +81,17 @@ func (m *Manager) Why(ctx context.Context, rootTaskID string) error {
 	m.mu.Unlock()
 	m.tell(r)
 	return down(cond)
+}
+
+// intended returns the end that an operation under way is bringing to r's
+// sandbox: calls that break meanwhile need no other reason.
+func (m *Manager) intended(r *root) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.intent.Value == "" {
+		return nil
+	}
+	return down(r.intent)
 }
 
 func (m *Manager) hasChannel(r *root) bool {

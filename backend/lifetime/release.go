@@ -54,8 +54,8 @@ func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record) error {
 	if !ok {
 		return fmt.Errorf("stop a %s sandbox: %w", rec.Wall, sandbox.ErrUnsupported)
 	}
-	m.intend(r, sandbox.CauseByHand)
-	defer m.intend(r, "")
+	m.intend(r, sandbox.Condition{Value: sandbox.StateStopped, Cause: sandbox.CauseByHand})
+	defer m.intend(r, sandbox.Condition{})
 	// Begun is done: a user who closes the window has still clicked Stop.
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -72,11 +72,11 @@ func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record) error {
 	return m.write(ctx, r, &rec, sandbox.Condition{Value: sandbox.StateStopped, Cause: sandbox.CauseByHand, Source: "engine"}, "")
 }
 
-// intend says which cause the operation under way gives to what it does, for the
-// calls that it breaks.
-func (m *Manager) intend(r *root, cause string) {
+// intend says what the operation under way is about to bring about, for the calls
+// that it breaks.
+func (m *Manager) intend(r *root, c sandbox.Condition) {
 	m.mu.Lock()
-	r.intent = cause
+	r.intent = c
 	m.mu.Unlock()
 }
 
@@ -161,8 +161,8 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	if len(walls) == 0 {
 		return nil
 	}
-	m.intend(r, string(sandbox.StateReleased))
-	defer m.intend(r, "")
+	m.intend(r, sandbox.Condition{Value: sandbox.StateReleased})
+	defer m.intend(r, sandbox.Condition{})
 	for i := range rows {
 		if rows[i].State.Owned() && rows[i].State != sandbox.StateReleasing {
 			cond := sandbox.Condition{Value: sandbox.StateReleasing, Source: "ledger"}

@@ -26,7 +26,7 @@ type root struct {
 	version int // raised by whatever is set, so that older observations are known
 
 	cancelAllocate context.CancelFunc // while one runs
-	intent         string             // the cause that an operation is about to give
+	intent         sandbox.Condition  // what an operation is about to bring about
 
 	untold  []change // for Options.Observe, in order
 	telling bool     // a goroutine is handing untold over

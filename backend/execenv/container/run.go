@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 const (
@@ -36,11 +37,12 @@ func (e *Env) Run(ctx context.Context, cmd execenv.Command, live func(execenv.Ch
 	o, err := c.Run(ctx, e.caller, cmd, live)
 	switch {
 	case err == nil && ctx.Err() == nil && o.Interrupted && o.Kill != nil && o.Kill.Cause == "shutdown":
-		// The guest was told to end and took the command with it.
+		// The guest was told to end and took the command with it. It may still
+		// answer when it is asked why.
 		if why := e.why(ctx); why != nil {
 			return o, why
 		}
-		return o, nil
+		return o, translate(sandbox.ErrStopped)
 	case !broken(err):
 		return o, err
 	}
