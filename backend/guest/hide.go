@@ -5,6 +5,7 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"runtime"
@@ -19,8 +20,8 @@ import (
 
 // Hide covers the directories of cfg.Hide for the guest and all that it will
 // ever start, and is the first thing that "serve" does: the inherited
-// descriptors must not be close-on-exec yet. With nothing to hide it returns.
-// Else it never returns but for an error: it starts the guest's program again,
+// descriptors must not be close-on-exec yet. With nothing to hide it marks them
+// so and returns. Else it never returns but for an error: it starts the guest's program again,
 // in the same process, with a configuration in which Hide is empty and StateDir
 // and LockFile go through an open descriptor.
 //
@@ -37,10 +38,9 @@ import (
 // refused to a command because it lacks the guest's capabilities.
 func Hide(cfg wire.GuestConfig) error {
 	if len(cfg.Hide) == 0 {
-		if n, err := strconv.Atoi(strings.TrimPrefix(cfg.StateDir, throughFD)); err == nil {
-			unix.CloseOnExec(n) // kept over the start below, not for commands
-		}
-		return nil
+		// Whatever was inherited is the guest's, not its commands': what was kept
+		// over the start below, and what a careless parent left open.
+		return closeOnExec()
 	}
 	runtime.LockOSThread() // never unlocked: the thread's file system view is its own now
 
@@ -78,6 +78,25 @@ func Hide(cfg wire.GuestConfig) error {
 
 // throughFD and a descriptor's number make a path to what it has open.
 const throughFD = "/proc/self/fd/"
+
+// closeOnExec marks every descriptor but the standard ones.
+func closeOnExec() error {
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	// Before Linux 5.11.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("read the inherited descriptors: %w", err)
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
 
 // withConfig returns args with the value of --config replaced.
 func withConfig(args []string, cfg wire.GuestConfig) ([]string, error) {
