@@ -72,6 +72,11 @@ func appendEvent(ctx context.Context, tx *sql.Tx, e *task.Event) error {
 	if e.Seq, err = insertEvent(ctx, tx, *e); err != nil {
 		return err
 	}
+	if e.Kind == task.KindTaskRenamed && e.TaskID == e.RootTaskID {
+		if err := renameRoot(ctx, tx, *e); err != nil {
+			return err
+		}
+	}
 	if ends(e.Kind) {
 		if err := endTask(ctx, tx, e.TaskID); err != nil {
 			return err
@@ -86,10 +91,14 @@ func ends(k task.Kind) bool {
 }
 
 // outlivesTask reports whether an event of kind k may follow a task's end: the
-// sandbox lives on, and calls under way have yet to be closed.
+// sandbox lives on, calls under way have yet to be closed, and a title is but a
+// label.
 func outlivesTask(k task.Kind) bool {
-	return k == task.KindSandboxStateChanged || k == task.KindTaskHostBound ||
-		k == task.KindToolResultRecorded || strings.HasPrefix(string(k), "ToolCall")
+	switch k {
+	case task.KindSandboxStateChanged, task.KindTaskHostBound, task.KindTaskRenamed, task.KindToolResultRecorded:
+		return true
+	}
+	return strings.HasPrefix(string(k), "ToolCall")
 }
 
 // createTask makes the rows that a TaskCreated announces. A subtask needs its
@@ -149,6 +158,15 @@ func insertRoot(ctx context.Context, tx *sql.Tx, e task.Event, c task.TaskCreate
 		INSERT INTO roots (id, title, model, workspace, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?)`,
 		e.RootTaskID, c.Title, c.Model, c.Workspace, formatTime(e.At), formatTime(e.At))
+	return err
+}
+
+func renameRoot(ctx context.Context, tx *sql.Tx, e task.Event) error {
+	var r task.TaskRenamed
+	if err := json.Unmarshal(e.Body, &r); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE roots SET title = ? WHERE id = ?`, r.Title, e.RootTaskID)
 	return err
 }
 

@@ -181,7 +181,7 @@ func TestAppend_afterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []task.Payload{
-			task.SandboxStateChanged{}, task.TaskHostBound{}, task.ToolResultRecorded{}, task.ToolCallFinished{},
+			task.SandboxStateChanged{}, task.TaskHostBound{}, task.ToolResultRecorded{}, task.ToolCallFinished{}, task.TaskRenamed{},
 		} {
 			if _, err := s.Append(t.Context(), event(t, "r", "sub", 0, p)); err != nil {
 				t.Errorf("Append(%s) after %s = %v", p.EventKind(), end.EventKind(), err)
@@ -274,7 +274,7 @@ func TestRoots_newestFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	later := event(t, "a", "a", 0, task.TaskWoken{})
+	later := event(t, "a", "a", 0, task.TaskRenamed{Title: "new"})
 	later.At = start.Add(24 * time.Hour)
 	if _, err := s.Append(t.Context(), later); err != nil {
 		t.Fatal(err)
@@ -286,8 +286,8 @@ func TestRoots_newestFirst(t *testing.T) {
 	if got := roots[0].ID + roots[1].ID + roots[2].ID; got != "cba" {
 		t.Errorf("Roots() = %s, want cba", got)
 	}
-	if a := roots[2]; a.Seq != 4 || !a.UpdatedAt.Equal(later.At) {
-		t.Errorf("Roots() = %+v, want the seq and time of its last event", a)
+	if a := roots[2]; a.Seq != 4 || !a.UpdatedAt.Equal(later.At) || a.Title != "new" {
+		t.Errorf("Roots() = %+v, want the seq and time of its last event, and its new title", a)
 	}
 }
 
