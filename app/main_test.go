@@ -1,0 +1,331 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// asGlovebox makes the test binary be the program, so that a server under test
+// is a real process that can be killed.
+const asGlovebox = "GLOVEBOX_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asGlovebox) != "" {
+		os.Unsetenv(asGlovebox)
+		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Setenv("XDG_CONFIG_HOME", "/nonexistent") // nobody's configuration
+	testscript.Main(m, map[string]func(){
+		"glovebox": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+// required reports whether a missing part is a failure rather than a skip.
+func required(part string) bool {
+	return slices.Contains(strings.Split(os.Getenv("GLOVEBOX_TEST_REQUIRE"), ","), part)
+}
+
+// have skips or fails where the machine lacks what a wall needs.
+func have(t testing.TB, wall sandbox.Wall) {
+	t.Helper()
+	part, probe := "docker", exec.Command("docker", "version", "--format", "{{.Server.Version}}")
+	if wall == sandbox.WallNamespace {
+		part, probe = "bwrap", exec.Command("bwrap", "--version")
+	}
+	if out, err := probe.CombinedOutput(); err != nil {
+		if required(part) {
+			t.Fatalf("%s is required: %v\n%s", part, err, out)
+		}
+		t.Skipf("no %s on this machine: %v", part, err)
+	}
+}
+
+// walls are those that hold something in.
+var walls = []sandbox.Wall{sandbox.WallDocker, sandbox.WallNamespace}
+
+// eachWall runs a test behind every wall.
+func eachWall(t *testing.T, test func(t *testing.T, wall sandbox.Wall)) {
+	for _, w := range walls {
+		t.Run(string(w), func(t *testing.T) {
+			have(t, w)
+			test(t, w)
+		})
+	}
+}
+
+// server is a glovebox process over a data directory.
+type server struct {
+	*apiClient
+	t    testing.TB
+	data string
+	cmd  *exec.Cmd
+	log  *bytes.Buffer
+	gone chan struct{}
+}
+
+// dataDir returns a data directory that every user can traverse. What sessions
+// left in it is released at the end.
+func dataDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "glovebox-app-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the data directory: %v", err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "data")
+}
+
+// start starts a server and waits for its ready line. At the end of the test it
+// is stopped, after every session has been closed.
+func start(t testing.TB, data string, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, data: data, log: &bytes.Buffer{}, gone: make(chan struct{})}
+	s.cmd = glovebox(append([]string{"serve", "--json", "--no-open", "--addr", "127.0.0.1:0", "--data", data}, args...)...)
+	s.cmd.Stderr = s.log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	go func() { s.cmd.Wait(); close(s.gone) }()
+	if err != nil {
+		<-s.gone
+		t.Fatalf("no ready line: %v\n%s", err, s.log)
+	}
+	var ready struct{ Type, URL string }
+	if err := json.Unmarshal(line, &ready); err != nil || ready.Type != "ready" {
+		t.Fatalf("ready line %q: %v", line, err)
+	}
+	if s.apiClient, err = newClient(ready.URL, data); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// glovebox returns the program with arguments, to be started.
+func glovebox(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asGlovebox+"=1")
+	return cmd
+}
+
+// kill ends the server as a crash does.
+func (s *server) kill() {
+	s.t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	<-s.gone
+}
+
+func (s *server) stop() {
+	select {
+	case <-s.gone:
+		return
+	default:
+	}
+	if s.apiClient != nil {
+		s.closeAll()
+	}
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.gone:
+	case <-time.After(20 * time.Second):
+		s.t.Errorf("the server does not stop\n%s", s.log)
+		s.cmd.Process.Kill()
+		<-s.gone
+	}
+	if s.t.Failed() {
+		s.t.Logf("server's log:\n%s", s.log)
+	}
+}
+
+func (s *server) closeAll() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var all []httpapi.Session
+	if err := s.call(ctx, "GET", "/sessions", nil, &all); err != nil {
+		s.t.Errorf("list sessions: %v", err)
+		return
+	}
+	for _, v := range all {
+		if err := s.call(ctx, "POST", "/sessions/"+v.ID+"/close", nil, nil); err != nil {
+			s.t.Errorf("close %s: %v", v.ID, err)
+		}
+	}
+}
+
+// open opens a session and returns its id.
+func (s *server) open(req httpapi.OpenRequest) string {
+	s.t.Helper()
+	var a httpapi.Accepted
+	if err := s.call(s.t.Context(), "POST", "/sessions", req, &a); err != nil {
+		s.t.Fatalf("open a session: %v", err)
+	}
+	return a.SessionID
+}
+
+// post posts to a session's route and expects it to be accepted.
+func (s *server) post(id, route string, body any) {
+	s.t.Helper()
+	if err := s.call(s.t.Context(), "POST", "/sessions/"+id+"/"+route, body, nil); err != nil {
+		s.t.Fatalf("%s %s: %v", route, id, err)
+	}
+}
+
+func (s *server) show(id string) httpapi.Session {
+	s.t.Helper()
+	var v httpapi.Session
+	if err := s.call(s.t.Context(), "GET", "/sessions/"+id, nil, &v); err != nil {
+		s.t.Fatalf("show %s: %v", id, err)
+	}
+	return v
+}
+
+// tool makes a tool call by hand.
+func (s *server) tool(id, name string, input any) httpapi.ToolResponse {
+	s.t.Helper()
+	body, err := json.Marshal(input)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var r httpapi.ToolResponse
+	if err := s.call(s.t.Context(), "POST", "/sessions/"+id+"/tools", httpapi.ToolRequest{Tool: name, Input: body}, &r); err != nil {
+		s.t.Fatalf("tool %s: %v", name, err)
+	}
+	return r
+}
+
+// bash runs a command by hand.
+func (s *server) bash(id, command string) httpapi.ToolResponse {
+	s.t.Helper()
+	return s.tool(id, "Bash", map[string]any{"command": command})
+}
+
+// await follows a session's frames from its first event on, until seen says
+// that it has seen enough.
+func (s *server) await(id string, within time.Duration, what string, seen func(f httpapi.Frame) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), within)
+	defer cancel()
+	err := s.follow(ctx, id, 0, func(f httpapi.Frame) error {
+		if seen(f) {
+			return errDone
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatalf("waiting for %s: %v\nsession: %+v", what, err, s.show(id))
+	}
+}
+
+// awaitEvent waits for an event whose payload passes ok, and returns that.
+func awaitEvent[P any](s *server, id string, within time.Duration, ok func(P) bool) P {
+	s.t.Helper()
+	var found P
+	s.await(id, within, fmt.Sprintf("%T", found), func(f httpapi.Frame) bool {
+		if f.Type != "event" {
+			return false
+		}
+		payload, err := task.Decode(*f.Event)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		p, is := payload.(any).(P)
+		if !is || !ok(p) {
+			return false
+		}
+		found = p
+		return true
+	})
+	return found
+}
+
+// awaitState waits until a session's sandbox is observed in a state.
+func (s *server) awaitState(id string, within time.Duration, want sandbox.State) httpapi.Session {
+	s.t.Helper()
+	var found httpapi.Session
+	s.await(id, within, "state "+string(want), func(f httpapi.Frame) bool {
+		all := f.Sessions
+		if f.Session != nil {
+			all = append(all, *f.Session)
+		}
+		for _, v := range all {
+			if v.ID == id && v.Sandbox != nil && v.Sandbox.Value == want {
+				found = v
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// scripted writes a model's script and returns the model's name.
+func scripted(t testing.TB, steps ...any) string {
+	t.Helper()
+	body, err := json.Marshal(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "script.json")
+	if err := os.WriteFile(path, body, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return "script:" + path
+}
+
+// call is a script's step that makes one tool call.
+func call(tool string, input any) any {
+	return map[string]any{"text": "", "calls": []any{map[string]any{"tool": tool, "input": input}}}
+}
+
+// say is a script's step that only speaks.
+func say(text string) any { return map[string]any{"text": text} }
+
+// workspace returns a directory that uid owns and everyone can reach.
+func workspace(t testing.TB, uid int) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "glovebox-ws-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, uid, uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
