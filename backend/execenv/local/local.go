@@ -1,0 +1,116 @@
+// Package local is the Env without a wall: files and processes of the host, as
+// the user of this program. It is used only where a person chose it by name.
+//
+//	env, err := local.New(local.Options{Workspace: dir})
+//	defer env.Close()
+//
+// Writes stay within the roots that each request names; reads are free. What a
+// command leaves running is known by its session, its parents and a variable in
+// its environment, all of which a process can shed: a kill is best effort here,
+// and its report says so. Effects happen once for each call id as long as the
+// Env lives; after that their outcome is unknown.
+package local
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/files"
+)
+
+// Options configure an Env.
+type Options struct {
+	Workspace string // where commands run unless they say otherwise; must exist
+	Log       *slog.Logger
+}
+
+// Env is the host. It is safe for concurrent use.
+type Env struct {
+	*files.Engine // reads and searches
+
+	workspace string
+	log       *slog.Logger
+	calls     calls
+	drains    sync.WaitGroup // of outputs that background children still hold
+
+	mu     sync.Mutex
+	closed bool
+	held   map[*output]struct{}
+	trees  map[*tree]struct{} // commands that left something running
+}
+
+var _ execenv.Env = (*Env)(nil)
+
+// New returns the host's Env for a workspace.
+func New(o Options) (*Env, error) {
+	dir, err := filepath.Abs(o.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("workspace %s: %w", o.Workspace, err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("workspace %s: %w: choose a directory that is there", dir, execenv.ErrWorkdirGone)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Env{
+		Engine:    files.New(files.Options{}),
+		workspace: dir,
+		log:       o.Log.With("component", "local"),
+		held:      make(map[*output]struct{}),
+		trees:     make(map[*tree]struct{}),
+	}, nil
+}
+
+// Where says that this is the host.
+func (e *Env) Where() execenv.Where {
+	return execenv.Where{Wall: "local", Workdir: e.workspace}
+}
+
+// WriteFile writes a file, once for each call id.
+func (e *Env) WriteFile(ctx context.Context, r execenv.WriteRequest) (execenv.WriteResult, error) {
+	return once(ctx, &e.calls, "write", r.Call, func() (execenv.WriteResult, error) { return e.Engine.WriteFile(ctx, r) })
+}
+
+// EditFile edits a file, once for each call id.
+func (e *Env) EditFile(ctx context.Context, r execenv.EditRequest) (execenv.EditResult, error) {
+	return once(ctx, &e.calls, "edit", r.Call, func() (execenv.EditResult, error) { return e.Engine.EditFile(ctx, r) })
+}
+
+// Change changes a directory, once for each call id.
+func (e *Env) Change(ctx context.Context, r execenv.ChangeRequest) error {
+	_, err := once(ctx, &e.calls, "change", r.Call, func() (struct{}, error) { return struct{}{}, e.Engine.Change(ctx, r) })
+	return err
+}
+
+// Run runs a command, once for each call id. A Stdin that is not an *os.File is
+// read by a goroutine that ends only when its Read returns.
+func (e *Env) Run(ctx context.Context, c execenv.Command, live func(execenv.Chunk)) (execenv.Outcome, error) {
+	return once(ctx, &e.calls, "run", c.Call, func() (execenv.Outcome, error) { return e.run(ctx, c, live) })
+}
+
+// Close kills what commands left running, as the release of a sandbox does.
+func (e *Env) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	trees := e.trees
+	e.trees = make(map[*tree]struct{})
+	e.mu.Unlock()
+	for t := range trees {
+		if report := t.kill("shutdown", nil); len(report.Left) > 0 {
+			e.log.Warn("processes are left", "count", len(report.Left), "first", report.Left[0].Name)
+		}
+	}
+	e.mu.Lock()
+	for o := range e.held {
+		o.r.Close()
+	}
+	e.mu.Unlock()
+	e.drains.Wait()
+	return nil
+}
