@@ -108,6 +108,7 @@ func Private(dataDir string) []string {
 type denyList struct {
 	exact []string // refused itself, and what holds it
 	trees []string // also what lies below
+	given []string // those of trees that are denied before they exist, too
 }
 
 // keys are the directories of a home that hold credentials or engine sockets.
@@ -139,8 +140,8 @@ func newDenyList(extra []string) denyList {
 			d.trees = append(d.trees, filepath.Join(home, key))
 		}
 	}
-	d.trees = append(d.trees, extra...)
-	d.exact, d.trees = resolved(d.exact), resolved(d.trees)
+	d.given = resolved(extra)
+	d.exact, d.trees = resolved(d.exact), append(resolved(d.trees), d.given...)
 	return d
 }
 
@@ -193,7 +194,7 @@ func (d denyList) reason(source string) string {
 			return "is on the deny list of mounts"
 		case below(source, p):
 			return fmt.Sprintf("lies in %s, which is on the deny list of mounts", p)
-		case below(p, source) && exists(p):
+		case below(p, source) && (exists(p) || slices.Contains(d.given, p)):
 			return fmt.Sprintf("holds %s, which is on the deny list of mounts", p)
 		}
 	}

@@ -128,6 +128,14 @@ func TestResolveMounts_saysWhatALinkIs(t *testing.T) {
 	}
 }
 
+func TestPrivate_freshDataDirectory(t *testing.T) {
+	data := t.TempDir()
+	_, err := mountcheck.ResolveMounts(sandbox.Spec{Workspace: data}, mountcheck.Private(data))
+	if err == nil {
+		t.Error("a data directory that holds nothing yet can be mounted")
+	}
+}
+
 func TestPrivate_allButTheWorkspaces(t *testing.T) {
 	data := t.TempDir()
 	for _, dir := range []string{"boxes/a/home", mountcheck.Workspaces + "/s-1", "other"} {
