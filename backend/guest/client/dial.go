@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/wire"
+)
+
+const (
+	handshakeTime = 5 * time.Second
+	maxLine       = 4 << 10
+)
+
+// dial opens a connection and makes sure who is at the other end of it.
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	conn, err := c.o.Dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the guest: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err = c.handshake(conn)
+	if !stop() && err == nil {
+		err = context.Cause(ctx) // the deadline may be set at any moment
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greet the guest: %w", err)
+	}
+	return conn, nil
+}
+
+func (c *Client) handshake(conn net.Conn) error {
+	var g wire.Greeting
+	if err := readLine(conn, &g); err != nil {
+		return err
+	}
+	switch {
+	case g.GuestID != c.o.GuestID:
+		return fmt.Errorf("guest %q answered, not %q", g.GuestID, c.o.GuestID)
+	case g.Version != wire.Version && g.Version != wire.Version-1:
+		return fmt.Errorf("the guest speaks wire version %d, this host %d: restart the sandbox", g.Version, wire.Version)
+	case g.Trusted:
+		return nil
+	case len(c.o.Key) != ed25519.PrivateKeySize:
+		return errors.New("the guest wants a proof, and there is no key")
+	}
+	proof, err := json.Marshal(wire.Proof{
+		Version:   g.Version,
+		Signature: ed25519.Sign(c.o.Key, wire.ProofMessage(g.Nonce, g.GuestID, g.Version)),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(append(proof, '\n')); err != nil {
+		return err
+	}
+	var v wire.Verdict
+	if err := readLine(conn, &v); err != nil {
+		return err
+	}
+	if !v.OK {
+		return fmt.Errorf("the guest refused the proof: %s", v.Error)
+	}
+	return nil
+}
+
+// readLine reads one line of JSON and not a byte past it.
+func readLine(conn net.Conn, v any) error {
+	line := make([]byte, 0, 256)
+	var b [1]byte
+	for len(line) < maxLine {
+		if _, err := conn.Read(b[:]); err != nil {
+			return err
+		}
+		if b[0] == '\n' {
+			return json.Unmarshal(line, v)
+		}
+		line = append(line, b[0])
+	}
+	return errors.New("the guest's line is too long")
+}
