@@ -95,7 +95,11 @@ func (b box) note(o owner) error {
 
 // remove removes the box; one that is not there is no error.
 func (b box) remove() error {
-	if err := os.RemoveAll(b.path); err != nil {
+	err := os.RemoveAll(b.path)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("remove the container's directory: %w; a user of the image left files there, remove %s as root", err, b.path)
+	}
+	if err != nil {
 		return fmt.Errorf("remove the container's directory: %w", err)
 	}
 	return nil

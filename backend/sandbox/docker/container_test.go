@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,7 +206,7 @@ func TestAllocate_users(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := mustAllocate(t, p, sandbox.Spec{Workspace: workspace, User: test.user, Image: test.image})
-			if got, _ := run(t, p, h, `echo $(id -u):$(id -g) && echo x > "$HOME/f" && echo x > f && rm f`); got != test.want {
+			if got, _ := run(t, p, h, `echo $(id -u):$(id -g) && cd "$HOME" && mkdir -p a/b && echo x > a/b/c && cd /workspace && echo x > f && rm f`); got != test.want {
 				t.Errorf("user = %q, want %q", got, test.want)
 			}
 		})
@@ -325,6 +326,46 @@ func TestAttach_refusesAChangedSource(t *testing.T) {
 	}
 	if _, err := p.Attach(t.Context(), refOf(t, h)); err != nil {
 		t.Errorf("Attach with the workspace back = %v", err)
+	}
+}
+
+func TestAwaitGuest_saysWhyThereIsNone(t *testing.T) {
+	p := ownProvider(t)
+	b, err := p.makeBox(newGuestID(), "root", os.Getuid(), os.Getgid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := p.engine.ContainerCreate(t.Context(), &container.Config{
+		Image: p.opts.DefaultImage, Cmd: []string{"sh", "-c", "echo out of luck >&2; exit 3"},
+		Labels: map[string]string{labelInstance: p.opts.Instance, labelSession: "root", labelSandbox: b.guestID},
+	}, nil, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.handle(created.ID, b, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	_, err = p.Attach(t.Context(), refOf(t, h))
+	if !errors.Is(err, sandbox.ErrStopped) || !strings.Contains(err.Error(), "out of luck") || !strings.Contains(err.Error(), "code 3") {
+		t.Errorf("Attach = %v", err)
+	}
+	if took := time.Since(begun); took > guestTimeout/2 {
+		t.Errorf("that took %v", took)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	p := ownProvider(t)
+	h := mustAllocate(t, p, sandbox.Spec{Workspace: t.TempDir()})
+	body, err := p.Logs(t.Context(), refOf(t, h), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), h.GuestID) {
+		t.Errorf("Logs = %q, %v", text, err)
 	}
 }
 

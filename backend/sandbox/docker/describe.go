@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // Describe reads back what a container is; see sandbox.Describer.
@@ -38,23 +40,29 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 		Limits:      describeLimits(c.HostConfig),
 		NotEnforced: notEnforced(f),
 		Network:     string(sandbox.NetworkNone),
-		User:        "host",
+		User:        guestUser(c),
 	}
 	d.StartedAt, _ = time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	if c.HostConfig.NetworkMode != "none" {
 		d.Network = string(sandbox.NetworkOpen)
 		d.Notes = append(d.Notes, "the network is open: the sandbox reaches this machine's other addresses and the internet")
 	}
-	for _, capability := range c.HostConfig.CapAdd {
-		if strings.TrimPrefix(capability, "CAP_") == "DAC_OVERRIDE" {
-			d.User = "root"
-			d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
-		}
+	if d.User == "root" {
+		d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
 	}
 	if f.remapped {
 		d.Notes = append(d.Notes, "the engine maps user ids: uid 0 inside is another user on this machine")
 	}
 	return d, nil
+}
+
+// guestUser reads whom a container's guest was told to run commands as.
+func guestUser(c container.InspectResponse) string {
+	var config wire.GuestConfig
+	if argv := c.Config.Entrypoint; len(argv) == 0 || json.Unmarshal([]byte(argv[len(argv)-1]), &config) != nil {
+		return ""
+	}
+	return config.User
 }
 
 // digest returns the name of an image's content: that of a registry where it

@@ -216,7 +216,10 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
 	}
-	if !slices.ContainsFunc(pl.mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }) {
+	// Root makes its own home inside. On the host its files could be removed
+	// by nobody but root, who we may not be.
+	ownHome := slices.ContainsFunc(pl.mounts, func(m sandbox.Mount) bool { return m.Target == insideHome })
+	if !ownHome && !pl.asRoot {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
 	for _, m := range pl.mounts {
