@@ -105,16 +105,20 @@ func TestRaiseGeneration_atOnce(t *testing.T) {
 	}
 }
 
-// TestRaiseGeneration_twoStores lets two connections read and then write at
-// once, which would fail for one of them if it had to upgrade its lock.
-func TestRaiseGeneration_twoStores(t *testing.T) {
+// TestAppend_twoStores lets two connections read and then write at once, which
+// fails for one of them, whatever its timeout, when it has to upgrade its lock.
+func TestAppend_twoStores(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir, store.Options{}), open(t, dir, store.Options{})
 	create(t, a, "r")
 	var wg sync.WaitGroup
 	for _, s := range []*store.Store{a, b} {
+		e := event(t, "r", "r", 0, task.TaskWoken{})
 		wg.Go(func() {
-			for range 50 {
+			for range 100 {
+				if _, err := s.Append(t.Context(), e); err != nil {
+					t.Error(err)
+				}
 				if _, err := s.RaiseGeneration(t.Context(), "r"); err != nil {
 					t.Error(err)
 				}
@@ -122,8 +126,11 @@ func TestRaiseGeneration_twoStores(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, err := a.RaiseGeneration(t.Context(), "r"); n != 101 || err != nil {
-		t.Errorf("RaiseGeneration() = %d, %v, want 101", n, err)
+	if n, err := a.RaiseGeneration(t.Context(), "r"); n != 201 || err != nil {
+		t.Errorf("RaiseGeneration() = %d, %v, want 201", n, err)
+	}
+	if seq, err := b.LastSeq(t.Context()); seq != 201 || err != nil {
+		t.Errorf("LastSeq() = %d, %v, want 201", seq, err)
 	}
 }
 

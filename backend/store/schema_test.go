@@ -78,34 +78,51 @@ func exec(t *testing.T, db *sql.DB, query string, args ...any) {
 }
 
 func TestOpen_newerSchema(t *testing.T) {
-	for _, clean := range []bool{true, false} {
-		dir := t.TempDir()
-		s, err := Open(t.Context(), dir, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		db := raw(t, dir)
-		exec(t, db, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)`)
-		if clean {
-			db.Close()
-		} // or else the new version's own log still holds the row
-		path := filepath.Join(dir, fileName)
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+	made := t.TempDir()
+	s, err := Open(t.Context(), made, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, made)
+	exec(t, db, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)`)
+	crashed := t.TempDir() // the newer program's last words are still in its log
+	names := []string{fileName, fileName + "-wal"}
+	for _, name := range names {
+		copyFile(t, filepath.Join(made, name), filepath.Join(crashed, name))
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 
+	for _, dir := range []string{made, crashed} {
+		before := map[string][]byte{}
+		for _, name := range names {
+			before[name], _ = os.ReadFile(filepath.Join(dir, name)) // a closed store has no log
+		}
 		_, err = Open(t.Context(), dir, Options{})
 		if !errors.Is(err, ErrNewerSchema) || !strings.Contains(err.Error(), "999") {
 			t.Errorf("Open() = %v, want ErrNewerSchema that names both versions", err)
 		}
-		after, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(before, after) {
-			t.Errorf("the file was changed (%v)", err)
+		for _, name := range names {
+			after, _ := os.ReadFile(filepath.Join(dir, name))
+			if !bytes.Equal(before[name], after) {
+				t.Errorf("%s was changed from %d to %d bytes", name, len(before[name]), len(after))
+			}
 		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil || len(b) == 0 {
+		t.Fatalf("%s holds %d bytes, %v", from, len(b), err)
+	}
+	if err := os.WriteFile(to, b, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -116,8 +116,7 @@ func (s *Store) open(ctx context.Context) error {
 // waits for calls under way; later ones fail.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
-		// The readers go first: the last connection to close empties the log,
-		// and only a writing one can.
+		// The readers go first, so that none is in the way of emptying the log.
 		s.closeErr = errors.Join(s.reader.Close(), s.checkpoint(), s.writer.Close())
 	})
 	return s.closeErr
