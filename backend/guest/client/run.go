@@ -228,9 +228,17 @@ func (f *following) hand(s execenv.Stream, at int64, frame wire.Frame) (int64, e
 	return frame.Offset + int64(len(frame.Payload)), nil
 }
 
-// feed sends a command's input. The guest ends a call whose input was cut.
+// feed sends a command's input until ctx ends. The guest ends a call whose
+// input was cut. A Read of in that blocks for ever outlives feed: only its
+// owner can end it.
 func (f *following) feed(ctx context.Context, in io.Reader) {
-	answer, err := f.c.send(ctx, http.MethodPost, callPath(wire.PathStdin, f.id), execenv.Caller{}, io.NopCloser(in))
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	defer context.AfterFunc(ctx, func() { r.CloseWithError(context.Canceled) })()
+	answer, err := f.c.send(ctx, http.MethodPost, callPath(wire.PathStdin, f.id), execenv.Caller{}, r)
 	if err != nil {
 		f.c.log.DebugContext(ctx, "a command's input ended early", "call", f.id, "err", err)
 		return
