@@ -2,6 +2,7 @@ package tools_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -38,8 +39,8 @@ func TestBash_output(t *testing.T) {
 func TestBash_runsInTheWorkspace(t *testing.T) {
 	b := newBench(t)
 	b.call("Bash", in{"command": "mkdir s; cd s; pwd"}, task.CallOK, b.path("s"))
-	if r := b.call("Bash", in{"command": "pwd"}, task.CallOK); r.Text != b.env.dir {
-		t.Errorf("the next call ran in %q, want %q", r.Text, b.env.dir)
+	if r := b.call("Bash", in{"command": "pwd"}, task.CallOK); r.Text != b.dir {
+		t.Errorf("the next call ran in %q, want %q", r.Text, b.dir)
 	}
 }
 
@@ -82,24 +83,42 @@ func TestBash_timeout(t *testing.T) {
 func TestBash_interrupt(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	b.ctx = ctx
-	tool, _ := b.set.Lookup("Bash")
-	b.env.dir = t.TempDir()
-	fifo := b.path("begun")
-	b.call("Bash", in{"command": "mkfifo begun"}, task.CallOK)
-	go func() {
-		defer cancel()
-		if _, err := b.env.Run(t.Context(), execenv.Command{Argv: []string{"/bin/cat", fifo}, Timeout: 60e9}, nil); err != nil {
-			t.Error(err)
-		}
-	}()
-	r, err := tool.Run(ctx, tools.Call{Env: b.env, Input: []byte(`{"command": "echo > begun; sleep 60"}`)})
+	r, err := b.try(ctx, "Bash", in{"command": `sleep 611 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo begun; wait`}, func(execenv.Chunk) { cancel() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Status != task.CallInterrupted || !strings.Contains(r.Text, "interrupted (stop requested)") || r.Kill == nil {
+	if r.Status != task.CallInterrupted || r.Kill == nil {
 		t.Errorf("result = %+v", r)
 	}
+	for _, part := range []string{"begun\n", "interrupted (stop requested); killed: ", "sleep (", "0 processes left"} {
+		if !strings.Contains(r.Text, part) {
+			t.Errorf("text = %q, want it to hold %q", r.Text, part)
+		}
+	}
+}
+
+func TestBash_leavesTheBackgroundAlone(t *testing.T) {
+	b := newBench(t)
+	r := b.call("Bash", in{"command": `sleep 612 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo done`}, task.CallOK, "done\n", "Background processes still running: sleep (")
+	d := r.Display.(tools.BashDisplay)
+	if len(d.Background) != 1 || d.Background[0].Name != "sleep" {
+		t.Errorf("background = %v", d.Background)
+	}
+	if r := b.call("Bash", in{"command": "echo next"}, task.CallOK); r.Text != "next" {
+		t.Errorf("the next call says %q", r.Text)
+	}
+}
+
+func TestBash_missingWorkspace(t *testing.T) {
+	b := newBench(t)
+	if err := os.RemoveAll(b.dir); err != nil {
+		t.Fatal(err)
+	}
+	b.call("Bash", in{"command": "echo hi"}, task.CallError, "Workspace missing")
+	if err := os.Mkdir(b.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.call("Bash", in{"command": "echo hi"}, task.CallOK, "hi")
 }
 
 // endEnv ends every command in one way.

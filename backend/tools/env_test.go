@@ -1,88 +1,51 @@
 package tools_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
-	"github.com/glovebox-dev/glovebox/backend/files"
+	"github.com/glovebox-dev/glovebox/backend/execenv/local"
 	"github.com/glovebox-dev/glovebox/backend/task"
 	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
-// testEnv is the real engine of files over a directory, and real processes.
-// err, when set, is what every method returns.
+// testEnv is the real Env of the host. err, when set, is what its reads and
+// commands return.
 type testEnv struct {
-	*files.Engine
+	*local.Env
 
-	dir string
 	err error
 }
-
-func (e *testEnv) Where() execenv.Where { return execenv.Where{Wall: "local", Workdir: e.dir} }
 
 func (e *testEnv) ReadFile(ctx context.Context, r execenv.ReadRequest) (execenv.ReadResult, error) {
 	if e.err != nil {
 		return execenv.ReadResult{}, e.err
 	}
-	return e.Engine.ReadFile(ctx, r)
+	return e.Env.ReadFile(ctx, r)
 }
 
 func (e *testEnv) Run(ctx context.Context, c execenv.Command, live func(execenv.Chunk)) (execenv.Outcome, error) {
 	if e.err != nil {
 		return execenv.Outcome{}, e.err
 	}
-	timed, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(timed, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir = e.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	runErr := cmd.Run()
-	if live != nil {
-		live(execenv.Chunk{Stream: execenv.Stdout, Data: out.Bytes()})
-	}
-	o := execenv.Outcome{ExitCode: cmd.ProcessState.ExitCode(), Stdout: captured(out.Bytes()), Stderr: captured(errs.Bytes())}
-	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
-		o.Signal, o.ExitCode = int(status.Signal()), 128+int(status.Signal())
-	}
-	if runErr != nil && timed.Err() != nil {
-		o.TimedOut, o.Interrupted = errors.Is(context.Cause(timed), errTimeout), ctx.Err() != nil
-		o.Kill = &execenv.KillReport{Killed: []execenv.Process{{PID: cmd.Process.Pid, Name: "sh"}}, Rounds: 1}
-	}
-	return o, nil
-}
-
-var errTimeout = errors.New("timeout")
-
-func captured(b []byte) execenv.Captured {
-	c := execenv.Captured{Head: b, Total: int64(len(b))}
-	if len(b) > execenv.HeadBytes+execenv.TailBytes {
-		c.Head, c.Tail = b[:execenv.HeadBytes], b[len(b)-execenv.TailBytes:]
-	}
-	return c
+	return e.Env.Run(ctx, c, live)
 }
 
 // bench calls the standard tools as one agent does: it remembers what they say
 // about files.
 type bench struct {
-	t    *testing.T
-	env  *testEnv
-	seen map[string]string
-	set  *tools.Set
-	ctx  context.Context
+	t     *testing.T
+	env   *testEnv
+	dir   string // the workspace
+	seen  map[string]string
+	set   *tools.Set
+	calls *int // ids are never used twice
 }
 
 func newBench(t *testing.T) *bench {
@@ -91,11 +54,20 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t: t, env: &testEnv{Engine: files.New(files.Options{}), dir: dir}, seen: map[string]string{}, set: tools.Standard(), ctx: t.Context()}
+	env, err := local.New(local.Options{Workspace: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &bench{t: t, env: &testEnv{Env: env}, dir: dir, seen: map[string]string{}, set: tools.Standard(), calls: new(int)}
 }
 
 // try calls a tool and returns whatever it returns.
-func (b *bench) try(name string, input any) (tools.Result, error) {
+func (b *bench) try(ctx context.Context, name string, input any, live func(execenv.Chunk)) (tools.Result, error) {
 	b.t.Helper()
 	raw, ok := input.(json.RawMessage)
 	if !ok {
@@ -108,10 +80,14 @@ func (b *bench) try(name string, input any) (tools.Result, error) {
 	if !ok {
 		b.t.Fatalf("no tool %s", name)
 	}
-	r, err := tool.Run(b.ctx, tools.Call{ID: "call-1", Input: raw, Env: b.env, Known: func(p string) (string, bool) {
-		h, ok := b.seen[p]
-		return h, ok
-	}})
+	*b.calls++
+	r, err := tool.Run(ctx, tools.Call{
+		ID: fmt.Sprint("call-", *b.calls), Input: raw, Env: b.env, Live: live,
+		Known: func(p string) (string, bool) {
+			h, ok := b.seen[p]
+			return h, ok
+		},
+	})
 	for p, h := range r.Files {
 		b.seen[p] = h
 	}
@@ -121,7 +97,7 @@ func (b *bench) try(name string, input any) (tools.Result, error) {
 // call wants a status and, in the text, each of parts.
 func (b *bench) call(name string, input any, status task.CallStatus, parts ...string) tools.Result {
 	b.t.Helper()
-	r, err := b.try(name, input)
+	r, err := b.try(b.t.Context(), name, input, nil)
 	if err != nil {
 		b.t.Fatalf("%s(%v): %v", name, input, err)
 	}
@@ -136,7 +112,14 @@ func (b *bench) call(name string, input any, status task.CallStatus, parts ...st
 	return r
 }
 
-func (b *bench) path(name string) string { return filepath.Join(b.env.dir, name) }
+// on returns b for a subtest.
+func (b *bench) on(t *testing.T) *bench {
+	sub := *b
+	sub.t = t
+	return &sub
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *bench) put(name, content string) {
 	b.t.Helper()

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -156,7 +157,7 @@ func TestWriteEdit_stayInTheWorkspace(t *testing.T) {
 
 func TestWrite_refusesTooMuch(t *testing.T) {
 	b := newBench(t)
-	b.call("Write", in{"file_path": "f", "content": strings.Repeat("x", 8<<20+1)}, task.CallError, "content: has 8,388,609 bytes", "8 MiB")
+	b.call("Write", json.RawMessage(`{"file_path": "f", "content": "`+strings.Repeat("x", 8<<20+1)+`"}`), task.CallError, "content: has 8,388,609 bytes", "8 MiB")
 	if _, err := os.Lstat(b.path("f")); err == nil {
 		t.Error("something was written")
 	}

@@ -30,7 +30,7 @@ func TestGlob(t *testing.T) {
 		"hidden":        {in{"pattern": "**/*"}, []string{"README", "src/a.ts", "src/b.tsx"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := b.lines("Glob", c.in)
+			got := b.on(t).lines("Glob", c.in)
 			if len(got) != len(c.want) {
 				t.Fatalf("files = %q, want %q in any order", got, c.want)
 			}
@@ -80,9 +80,7 @@ func TestGrep_modes(t *testing.T) {
 		"offset and limit": {in{"pattern": "two", "output_mode": "content", "offset": 1, "head_limit": 1}, "a.go:6:six two\n(cut after 1 line; there are more: use offset=2 to go on, or narrow the search)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := *b
-			b.t = t
-			if got := b.call("Grep", c.in, task.CallOK).Text; got != c.want {
+			if got := b.on(t).call("Grep", c.in, task.CallOK).Text; got != c.want {
 				t.Errorf("text = %q, want %q", got, c.want)
 			}
 		})

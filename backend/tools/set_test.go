@@ -102,9 +102,7 @@ func TestInput_errorsNameTheParameter(t *testing.T) {
 		{"Bash", `{"command": "true", "run_in_background": true}`, "not supported here"},
 	} {
 		t.Run(c.tool+" "+c.input, func(t *testing.T) {
-			b := *b
-			b.t = t
-			b.call(c.tool, json.RawMessage(c.input), task.CallError, c.want)
+			b.on(t).call(c.tool, json.RawMessage(c.input), task.CallError, c.want)
 		})
 	}
 	b.call("Read", json.RawMessage(`{"file_path": "f", "limit": null}`), task.CallOK, "x")
@@ -130,7 +128,7 @@ func TestFaults_areTyped(t *testing.T) {
 				b := newBench(t)
 				b.env.err = fmt.Errorf("call: %w", c.err)
 				if c.status == "" {
-					if _, err := b.try(name, input); !errors.Is(err, c.err) {
+					if _, err := b.try(t.Context(), name, input, nil); !errors.Is(err, c.err) {
 						t.Errorf("error = %v, want %v", err, c.err)
 					}
 					return
