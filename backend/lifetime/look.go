@@ -66,6 +66,7 @@ func (m *Manager) Why(ctx context.Context, rootTaskID string) error {
 				return nil
 			}
 			return down(cond)
+		case sandbox.StateAllocating: // somebody starts it
 		default:
 			return down(cond)
 		}
@@ -242,7 +243,9 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	silent := before.Source == "guest" && before.Value == sandbox.StateUnreachable && r.client != nil
 	stale := r.version != version || !(held(rec.State) || rec.State == sandbox.StateLost)
 	m.mu.Unlock()
-	if stale {
+	// One that somebody is just starting is none of the states that a row at rest
+	// has; what comes of it is seen by the next look.
+	if stale || !(held(cond.Value) || cond.Value == sandbox.StateLost) {
 		return cond
 	}
 	if cond.Value == sandbox.StateStopped && rec.State == sandbox.StateStopped &&

@@ -191,6 +191,33 @@ func TestRun_watches(t *testing.T) {
 	}
 }
 
+// A sandbox that somebody is starting is not one whose allocation was broken off.
+func TestRun_leavesAStartAlone(t *testing.T) {
+	w := newWorld()
+	m, o := newManager(t, w.host(-1), true)
+	if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.halt("box0001", sandbox.StateStopped, sandbox.CauseExited)
+	o.await(t, "t1 stopped exited")
+	w.halt("box0001", sandbox.StateAllocating, "")
+	if err := m.Why(t.Context(), "t1"); !errors.Is(err, sandbox.ErrUnreachable) {
+		t.Errorf("Why() during a start = %v", err)
+	}
+	if diff := cmp.Diff([]sandbox.State{sandbox.StateStopped}, w.states("t1")); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
+	}
+	before := o.count("t1 ready ")
+	w.halt("box0001", sandbox.StateReady, "")
+	for o.count("t1 ready ") == before {
+		select {
+		case <-o.wake:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the start was never observed")
+		}
+	}
+}
+
 func TestWhy(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/execenv/envtest"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
@@ -96,6 +97,48 @@ func TestEnv_variables(t *testing.T) {
 		if v := rows[0].Spec.Env["TOKEN"]; v.Literal != "" {
 			t.Errorf("the ledger holds the value %q", v.Literal)
 		}
+	})
+}
+
+// What strangers do to a sandbox is seen without anybody asking, and the next
+// call knows it.
+func TestEnv_watched(t *testing.T) {
+	everyWall(t, sandbox.Spec{}, func(t *testing.T, p *place) {
+		if err := p.stranger.(sandbox.Stopper).Stop(t.Context(), p.binding.Ref); err != nil {
+			t.Fatal(err)
+		}
+		if took := p.await(t, "stopped by hand"); took > 5*time.Second {
+			t.Errorf("a stop was seen after %v", took)
+		}
+		if _, err := p.env.Stat(t.Context(), "."); !errors.Is(err, sandbox.ErrStopped) {
+			t.Errorf("Stat() = %v, want stopped", err)
+		}
+		if _, err := p.stranger.Attach(t.Context(), p.binding.Ref); err != nil {
+			t.Fatal(err)
+		}
+		if took := p.await(t, "ready "); took > 5*time.Second {
+			t.Errorf("a start was seen after %v", took)
+		}
+		if _, err := p.env.Stat(t.Context(), "."); err != nil {
+			t.Errorf("Stat() = %v, want it to attach", err)
+		}
+		if err := p.stranger.(sandbox.Remover).Remove(t.Context(), p.binding.Ref); err != nil {
+			t.Fatal(err)
+		}
+		if took := p.await(t, "lost removed"); took > 5*time.Second {
+			t.Errorf("a removal was seen after %v", took)
+		}
+		if _, err := p.env.Stat(t.Context(), "."); !errors.Is(err, execenv.ErrLost) {
+			t.Errorf("Stat() = %v, want lost", err)
+		}
+	})
+}
+
+// The suite that every Env passes.
+func TestEnv(t *testing.T) {
+	everyWall(t, sandbox.Spec{}, func(t *testing.T, p *place) {
+		envtest.Test(t, func(*testing.T) (execenv.Env, string) { return p.env, "/workspace" },
+			envtest.Abilities{ExactKill: true, ExactlyOnce: true})
 	})
 }
 

@@ -140,6 +140,7 @@ type place struct {
 	workspace string
 	binding   lifetime.Binding
 	env       execenv.Env
+	states    chan string // "state cause", of every change that was observed
 }
 
 const root = "root"
@@ -149,7 +150,13 @@ func everyWall(t *testing.T, spec sandbox.Spec, test func(t *testing.T, p *place
 	for _, w := range walls {
 		t.Run(string(w.name), func(t *testing.T) {
 			p := &place{wall: w, ledger: &ledger{}, instance: "test-" + strings.ToLower(rand.Text()[:10])}
+			p.states = make(chan string, 100) // more than a test causes
 			p.dataDir, p.workspace = directory(t), directory(t)
+			if os.Getuid() == 0 { // else commands would be root, and the kill best effort
+				if err := os.Chown(p.workspace, 1000, 1000); err != nil {
+					t.Fatal(err)
+				}
+			}
 			p.stranger = w.new(t, p.dataDir, p.instance)
 			t.Cleanup(func() {
 				ctx := context.WithoutCancel(t.Context())
@@ -193,6 +200,9 @@ func (p *place) manage(t *testing.T, provider sandbox.Provider) {
 	m := lifetime.New(lifetime.Options{
 		Providers: map[sandbox.Wall]sandbox.Provider{p.wall.name: provider},
 		Ledger:    p.ledger, Secret: secret, Log: slog.New(slog.DiscardHandler),
+		Observe: func(_ string, _ sandbox.Record, c sandbox.Condition, _ string) {
+			p.states <- string(c.Value) + " " + c.Cause
+		},
 	})
 	p.manager = m
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -209,6 +219,23 @@ func (p *place) manage(t *testing.T, provider sandbox.Provider) {
 	case <-m.Ready():
 	case <-time.After(30 * time.Second):
 		t.Fatal("the Manager never became ready")
+	}
+}
+
+// await waits until a state was observed, and returns how long that took.
+func (p *place) await(t *testing.T, state string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case s := <-p.states:
+			if s == state {
+				return time.Since(began)
+			}
+		case <-timeout:
+			t.Fatalf("%q was never observed", state)
+		}
 	}
 }
 
