@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +38,8 @@ type meta struct {
 // run is run/process.json: what is true of the sandbox's present start.
 type run struct {
 	identity
-	Outer       int             `json:"outer"` // pid of the bubblewrap outside
+	Namespace   uint64          `json:"pid_namespace"` // inode of the one whose init it is
+	Outer       int             `json:"outer"`         // pid of the bubblewrap outside
 	StartedAt   time.Time       `json:"started_at"`
 	Mounts      []sandbox.Mount `json:"mounts"`
 	Cgroups     []string        `json:"cgroups"` // directories that are ours to remove
@@ -107,7 +107,7 @@ func (p *Provider) create(ctx context.Context, rootTaskID string, spec sandbox.S
 		UID: pl.uid, GID: pl.gid, CreatedAt: time.Now().UTC(), Version: p.opts.Version,
 	}}
 	b.dir = filepath.Join(p.boxes, b.ID)
-	if err := os.Mkdir(b.dir, 0o711); err != nil {
+	if err := makePassable(b.dir); err != nil {
 		return nil, nil, err
 	}
 	defer func() {
@@ -126,7 +126,7 @@ func (p *Provider) create(ctx context.Context, rootTaskID string, spec sandbox.S
 		perm  os.FileMode
 		yours bool
 	}{
-		{"run", 0o700, false}, {"etc", 0o755, false}, {"state", 0o700, true}, {"home", 0o700, true},
+		{"run", 0o700, false}, {"state", 0o700, true}, {"home", 0o700, true},
 	} {
 		name := filepath.Join(b.dir, d.name)
 		if err := os.Mkdir(name, d.perm); err != nil {
@@ -138,7 +138,16 @@ func (p *Provider) create(ctx context.Context, rootTaskID string, spec sandbox.S
 			}
 		}
 	}
-	return b, unlock, b.writeEtc()
+	return b, unlock, nil
+}
+
+// makePassable makes a directory in which others get to what is theirs, and
+// cannot look around, whatever the umask.
+func makePassable(dir string) error {
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o711)
 }
 
 // open returns a box of this instance, locked. The error wraps ErrGone or
@@ -247,37 +256,6 @@ func (b *box) delete() error {
 		err = errors.Join(err, os.RemoveAll(b.dir))
 	}
 	return err
-}
-
-// writeEtc writes the files of /etc that are ours: names for the users inside,
-// and a hosts file without the host's.
-func (b *box) writeEtc() error {
-	passwd := []string{"root:x:0:0:root:/root:/bin/sh", "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin"}
-	group := []string{"root:x:0:", "nogroup:x:65534:"}
-	switch b.UID {
-	case 0:
-		passwd[0] = "root:x:0:0:root:" + insideHome + ":/bin/sh"
-	case 65534:
-		passwd[1] = "nobody:x:65534:65534:nobody:" + insideHome + ":/bin/sh"
-	default:
-		passwd = append(passwd, fmt.Sprintf("glovebox:x:%d:%d:Glovebox:%s:/bin/sh", b.UID, b.GID, insideHome))
-	}
-	if b.GID != 0 && b.GID != 65534 {
-		group = append(group, fmt.Sprintf("glovebox:x:%d:", b.GID))
-	}
-	for name, lines := range map[string][]string{
-		"passwd":        passwd,
-		"group":         group,
-		"hostname":      {b.short()},
-		"hosts":         {"127.0.0.1 localhost " + b.short(), "::1 localhost ip6-localhost"},
-		"nsswitch.conf": {"passwd: files", "group: files", "shadow: files", "hosts: files", "services: files", "protocols: files"},
-	} {
-		body := strings.Join(lines, "\n") + "\n"
-		if err := os.WriteFile(filepath.Join(b.dir, "etc", name), []byte(body), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func readJSON(name string, v any) error {

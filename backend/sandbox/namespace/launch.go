@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,6 +47,12 @@ func (p *Provider) launch(ctx context.Context, b *box, pl plan, step func(string
 		return sandbox.Handle{}, err
 	}
 	defer out.Close()
+	// An open one: the first file that a program opens without it takes its place.
+	in, err := os.Open(os.DevNull)
+	if err != nil {
+		return sandbox.Handle{}, err
+	}
+	defer in.Close()
 	pipes, err := newPipes(args)
 	if err != nil {
 		return sandbox.Handle{}, err
@@ -59,7 +66,7 @@ func (p *Provider) launch(ctx context.Context, b *box, pl plan, step func(string
 	argv := append([]string{p.bwrap}, pipes.args...)
 	argv = append(argv, args.args...)
 	argv = append(argv, "--", insideGuest, "serve", "--config", string(config))
-	outer, err := start(p.bwrap, argv, append([]*os.File{nil, out, out}, args.files...), pl.uid, pl.gid)
+	outer, err := start(p.bwrap, argv, append([]*os.File{in, out, out}, args.files...), pl.uid, pl.gid)
 	if err != nil {
 		return sandbox.Handle{}, fmt.Errorf("start bubblewrap: %w", err)
 	}
@@ -95,7 +102,7 @@ func (p *Provider) launch(ctx context.Context, b *box, pl plan, step func(string
 // admit takes the sandbox's init, which waits, writes down who it is, puts it
 // under its limits and lets it go on.
 func (p *Provider) admit(ctx context.Context, b *box, pl plan, outer int, pipes *pipes) (*process, error) {
-	pid, err := pipes.child(ctx)
+	pid, ns, err := pipes.child(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("bubblewrap made no sandbox: %w%s%s", err, b.lastWords(), hint())
 	}
@@ -103,7 +110,7 @@ func (p *Provider) admit(ctx context.Context, b *box, pl plan, outer int, pipes 
 	if err != nil {
 		return nil, fmt.Errorf("bubblewrap ended%s", b.lastWords())
 	}
-	r := run{identity: id, Outer: outer, StartedAt: time.Now().UTC(), Mounts: pl.mounts}
+	r := run{identity: id, Namespace: ns, Outer: outer, StartedAt: time.Now().UTC(), Mounts: pl.mounts}
 	r.Cgroups, r.NotEnforced, err = enforce(b.ID, pid, pl.uid, pl.limits)
 	// With a fault too: what was made is removed by what is written here.
 	if err = errors.Join(err, writeJSON(filepath.Join(b.dir, processFile), r)); err != nil {
@@ -149,10 +156,8 @@ func (p *Provider) arguments(b *box, pl plan) (_ *arguments, err error) {
 	if err := a.root(pl.limits.Shm); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"passwd", "group", "hostname", "hosts", "nsswitch.conf"} {
-		if err := a.bind(filepath.Join(b.dir, "etc", name), "/etc/"+name, true); err != nil {
-			return nil, err
-		}
+	if err := b.bindEtc(a); err != nil {
+		return nil, err
 	}
 	binds := []sandbox.Mount{
 		{Source: pl.guest, Target: insideGuest, Mode: sandbox.ReadOnly},
@@ -278,25 +283,26 @@ func (p *pipes) close() {
 	p.unblock.Close()
 }
 
-// child reads the pid of the sandbox's init.
-func (p *pipes) child(ctx context.Context) (int, error) {
+// child reads the pid of the sandbox's init and the inode of its namespace.
+func (p *pipes) child(ctx context.Context) (pid int, ns uint64, err error) {
 	stop := context.AfterFunc(ctx, func() { p.info.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var info struct {
-		PID int `json:"child-pid"`
+		PID       int    `json:"child-pid"`
+		Namespace uint64 `json:"pid-namespace"`
 	}
-	err := json.NewDecoder(io.LimitReader(p.info, 4096)).Decode(&info)
+	err = json.NewDecoder(io.LimitReader(p.info, 4096)).Decode(&info)
 	switch {
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
+		return 0, 0, ctx.Err()
 	case errors.Is(err, io.EOF):
-		return 0, errors.New("it ended")
+		return 0, 0, errors.New("it ended")
 	case err != nil:
-		return 0, err
+		return 0, 0, err
 	case info.PID <= 0:
-		return 0, errors.New("it names no process")
+		return 0, 0, errors.New("it names no process")
 	}
-	return info.PID, nil
+	return info.PID, info.Namespace, nil
 }
 
 func (p *pipes) release() error {
@@ -325,6 +331,12 @@ func start(path string, argv []string, files []*os.File, uid, gid int) (*os.Proc
 		// an empty one and ends with the goroutine, as it is never unlocked. A
 		// kernel without keyrings has nothing to hide.
 		runtime.LockOSThread()
+		// Go opens everything close-on-exec, so that only files goes along. What
+		// whoever started us left open is not so, and would end up inside.
+		if err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			err = fmt.Errorf("keep our descriptors to ourselves (Linux 5.11 or later is needed): %w", err)
+			return
+		}
 		if _, e := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); e != nil && !errors.Is(e, unix.ENOSYS) {
 			err = fmt.Errorf("leave the session keyring: %w", e)
 			return

@@ -46,7 +46,7 @@ func (p *Provider) plan(spec sandbox.Spec) (plan, error) {
 	if pl.limits, err = limits(spec.Resources); err != nil {
 		return plan{}, err
 	}
-	if pl.mounts, err = mountcheck.ResolveMounts(spec, []string{p.opts.DataDir}); err != nil {
+	if pl.mounts, err = mountcheck.ResolveMounts(spec, mountcheck.Private(p.opts.DataDir)); err != nil {
 		return plan{}, err
 	}
 	if pl.uid, pl.gid, err = workspaceOwner(pl); err != nil {
@@ -70,11 +70,16 @@ func (p *Provider) plan(spec sandbox.Spec) (plan, error) {
 	return pl, p.checkReach(pl)
 }
 
-// install returns the path of the guest's binary.
+// install returns the path of the guest's binary. Comparing what is there with
+// what should be reads both, so it is done once.
 func (p *Provider) install() (string, error) {
 	p.installing.Lock()
 	defer p.installing.Unlock()
+	if _, err := os.Stat(p.guest); err == nil {
+		return p.guest, nil
+	}
 	path, _, err := embedded.Install(filepath.Join(p.opts.DataDir, "guest"), runtime.GOARCH)
+	p.guest = path
 	return path, err
 }
 

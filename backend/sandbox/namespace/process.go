@@ -22,7 +22,6 @@ type identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot
 	Boot  string `json:"boot"`
-	PIDNS uint64 `json:"pid_ns"` // inode of the namespace whose init it is
 }
 
 // process is an open handle of a living process.
@@ -41,12 +40,7 @@ func identify(pid int) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	id := identity{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &st); err == nil {
-		id.PIDNS = st.Ino
-	}
-	return id, nil
+	return identity{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
 }
 
 // stat returns the start time and the state of a process.

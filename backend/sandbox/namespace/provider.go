@@ -18,22 +18,6 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
-// BaseURL is the base of every ref of this provider.
-const BaseURL = "namespace://local"
-
-// Options are what a Provider needs to know. DataDir, Instance and Secret have
-// to be given.
-type Options struct {
-	DataDir  string // boxes and guests lie below it
-	Instance string // sandboxes of other instances are refused
-	Secret   []byte // the guests' keys are derived from it
-	Version  string // of this Glovebox, noted in each box
-	Log      *slog.Logger
-
-	// Ready bounds the wait for a guest that was started; 20 s when 0.
-	Ready time.Duration
-}
-
 // Provider makes sandboxes with bubblewrap. Its methods may be called from
 // several goroutines at once.
 type Provider struct {
@@ -46,7 +30,8 @@ type Provider struct {
 	end     context.CancelFunc
 	reapers sync.WaitGroup
 
-	installing sync.Mutex // one install at a time: bubblewrap refuses a file that was replaced meanwhile
+	installing sync.Mutex // one at a time: bubblewrap refuses a file that is replaced meanwhile
+	guest      string     // path of the installed binary, "" before
 
 	mu      sync.Mutex
 	reaping map[string]reaper // by id
@@ -91,8 +76,7 @@ func New(opts Options) (*Provider, error) {
 	}
 	opts.DataDir = data
 	boxes := filepath.Join(data, "boxes")
-	// Others may pass through, to what is theirs, but not look around.
-	if err := os.Mkdir(boxes, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makePassable(boxes); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("namespace wall: %w", err)
 	}
 	p := &Provider{opts: opts, log: opts.Log.With("component", "namespace"), boxes: boxes, bwrap: findBubblewrap(), reaping: map[string]reaper{}}

@@ -20,7 +20,11 @@ func (p *Provider) checkReach(pl plan) error {
 	if pl.uid == 0 {
 		return nil
 	}
-	if dir := blocked(p.boxes, pl.uid, pl.gid); dir != "" {
+	for _, ours := range []string{p.boxes, filepath.Dir(pl.guest)} {
+		dir := blocked(ours, pl.uid, pl.gid)
+		if dir == "" {
+			continue
+		}
 		return fmt.Errorf("the sandbox runs as user %d, who cannot pass through %s to Glovebox's data; run chmod o+x %s, or choose --data under /var/lib/glovebox",
 			pl.uid, dir, dir)
 	}

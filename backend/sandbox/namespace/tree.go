@@ -5,7 +5,6 @@ package namespace
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -76,17 +75,8 @@ func (a *arguments) isolate(uid, gid int, hostname string) {
 		"--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(gid), "--hostname", hostname)
 }
 
-// etc are the files of the host's /etc that programs need and that tell nothing.
-// Private keys lie beside the certificates, hence not all of ssl.
-var etc = []string{
-	"alternatives", "bash.bashrc", "ca-certificates.conf", "chromium", "chromium.d", "crypto-policies",
-	"debian_version", "fonts", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias",
-	"localtime", "magic", "magic.mime", "mime.types", "os-release", "pki/ca-trust", "pki/tls/certs", "profile",
-	"protocols", "services", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
-}
-
-// root adds the root tree: nothing of the host but /usr, its links and a few
-// files of /etc. Ours come over it later; lockRoot goes last.
+// root adds the root tree, which holds /usr and its links of the host and
+// nothing else. What the sandbox is to have comes over it; lockRoot goes last.
 func (a *arguments) root(shm int64) error {
 	a.add("--ro-bind", "/usr", "/usr")
 	for _, name := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
@@ -102,16 +92,6 @@ func (a *arguments) root(shm int64) error {
 		default: // a system whose /usr is not merged
 			a.add("--ro-bind", name, name)
 		}
-	}
-	for _, name := range etc {
-		a.add("--ro-bind-try", "/etc/"+name, "/etc/"+name)
-	}
-	java, err := filepath.Glob("/etc/java-*-openjdk")
-	if err != nil {
-		return err
-	}
-	for _, dir := range java {
-		a.add("--ro-bind-try", dir, dir)
 	}
 	if err := a.proc(); err != nil {
 		return err
