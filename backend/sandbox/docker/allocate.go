@@ -1,8 +1,12 @@
 package docker
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,8 +15,6 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
-
-	"crypto/ed25519"
 
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
@@ -102,8 +104,28 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 		if err := b.note(owner{Session: pl.root, Container: created.ID}); err != nil {
 			return "", fmt.Errorf("note the container: %w", err)
 		}
+		if pl.home == homeInside {
+			if err := p.makeHome(ctx, created.ID, pl); err != nil {
+				return "", err
+			}
+		}
 		return created.ID, ctx.Err()
 	}
+}
+
+// makeHome makes the HOME of commands in a container that has not started. The
+// engine does it: the guest may not give files away.
+func (p *Provider) makeHome(ctx context.Context, id string, pl plan) error {
+	var archive bytes.Buffer
+	t := &treeWriter{w: tar.NewWriter(&archive)}
+	t.entry(&tar.Header{Typeflag: tar.TypeDir, Name: insideHome[1:] + "/", Mode: 0o755, Uid: pl.uid, Gid: pl.gid}, nil)
+	if err := errors.Join(t.err, t.w.Close()); err != nil {
+		return fmt.Errorf("pack the home directory: %w", err)
+	}
+	_, err := call(ctx, p, "make the home directory", createTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.engine.CopyToContainer(ctx, id, "/", &archive, container.CopyToContainerOptions{})
+	})
+	return err
 }
 
 // config is the part of a container's configuration that does not depend on

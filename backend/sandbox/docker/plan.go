@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -44,9 +45,19 @@ type plan struct {
 	mounts  []sandbox.Mount
 	network container.NetworkMode
 	env     []string
+	home    home
 	asRoot  bool
 	facts   *facts
 }
+
+// home says where the HOME of commands lies. It survives a stop in any case.
+type home int
+
+const (
+	homeOutside home = iota // in the box, on the host
+	homeInside              // in the container
+	homeMounted             // one of the Spec's own mounts
+)
 
 // plan checks all of a Spec and makes nothing.
 func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (plan, error) {
@@ -105,6 +116,12 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		}
 		pl.uid, pl.gid = user.uid, user.gid
 		pl.user = fmt.Sprintf("%d:%d", user.uid, user.gid)
+	}
+	switch us := os.Getuid(); {
+	case slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
+		pl.home = homeMounted
+	case us != 0 && us != pl.uid:
+		pl.home = homeInside // what another user leaves in the box, we could not remove
 	}
 	return pl, nil
 }
@@ -216,10 +233,7 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
 	}
-	// Root makes its own home inside. On the host its files could be removed
-	// by nobody but root, who we may not be.
-	ownHome := slices.ContainsFunc(pl.mounts, func(m sandbox.Mount) bool { return m.Target == insideHome })
-	if !ownHome && !pl.asRoot {
+	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
 	for _, m := range pl.mounts {
