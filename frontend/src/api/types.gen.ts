@@ -29,6 +29,24 @@ export type Approvals =
   | "ask"
   | "auto";
 
+export interface BashDisplay {
+  command: string;
+  description: string;
+  exit_code: number;
+  signal: number;
+  timed_out: boolean;
+  interrupted: boolean;
+  out_of_memory: boolean;
+  stdout: string;
+  stderr: string;
+  stdout_total: number;
+  stderr_total: number;
+  dropped: number;
+  background: Process[] | null;
+  kill: KillReport | null;
+  duration_ms: number;
+}
+
 export interface Block {
   text?: string;
   image?: Image;
@@ -90,6 +108,15 @@ export interface Description {
 export interface Doctor {
   ok: boolean;
   checks: Check[] | null;
+}
+
+export interface EditDisplay {
+  path: string;
+  diff: string;
+  added: number;
+  removed: number;
+  replaced: number;
+  in_place: boolean;
 }
 
 export interface EnvValue {
@@ -212,6 +239,7 @@ export interface Live {
   call_id: string;
   stream: string;
   offset: number;
+  end: number;
   data: string;
 }
 
@@ -271,6 +299,15 @@ export interface Process {
   name: string;
 }
 
+export interface ReadDisplay {
+  path: string;
+  start_line: number;
+  lines: number;
+  total_lines: number;
+  size: number;
+  media_type: string;
+}
+
 export type Ref = string;
 
 export interface ReleaseRequest {
@@ -296,6 +333,16 @@ export interface SandboxStateChanged {
   condition: Condition;
   ref: Ref;
   detail: string;
+}
+
+export interface SearchDisplay {
+  pattern: string;
+  path: string;
+  mode: string;
+  rows: number;
+  total: number;
+  truncated: boolean;
+  warnings: string[] | null;
 }
 
 export interface Session {
@@ -507,6 +554,17 @@ export interface Where {
   sandbox_id: string;
   workdir: string;
   boot: string;
+}
+
+export interface WriteDisplay {
+  path: string;
+  created: boolean;
+  bytes: number;
+  lines: number;
+  diff: string;
+  added: number;
+  removed: number;
+  in_place: boolean;
 }
 
 /** Payloads maps the kind of an event to its body. */

@@ -3,10 +3,12 @@ package tsgen
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/task"
+	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
 //go:generate go run ./cmd ../../../..
@@ -27,10 +29,15 @@ var bodies = []any{
 	httpapi.About{}, httpapi.Doctor{}, httpapi.Container{}, httpapi.ErrorResponse{}, httpapi.Frame{},
 }
 
+// displays are what the tools show of their results.
+var displays = []any{
+	tools.BashDisplay{}, tools.EditDisplay{}, tools.WriteDisplay{}, tools.ReadDisplay{}, tools.SearchDisplay{},
+}
+
 // TypeScript returns the file that belongs at Output. root is the directory of go.mod.
 func TypeScript(root string) (string, error) {
 	var roots []reflect.Type
-	for _, b := range bodies {
+	for _, b := range slices.Concat(bodies, displays) {
 		roots = append(roots, reflect.TypeOf(b))
 	}
 	enums, err := parseEnums(root + "/backend/task")

@@ -1,0 +1,136 @@
+// A server that speaks the API with a canned story, to look at the UI without an engine:
+//   node e2e/mock.mjs [PORT]      then open the URL that it prints
+// It serves dist with the content security policy of the real server.
+import { createServer } from "node:http";
+import { readFile } from "node:fs/promises";
+import { extname, join, normalize } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { WebSocketServer } from "ws";
+import { about, container, doctor, sessions, story } from "./story.mjs";
+
+const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
+export const TOKEN = "c0ffee";
+const CSP =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+
+/** start serves on a loopback port; what it returns can play on. */
+export async function start(port = 0, { empty = false, broken = false } = {}) {
+  const list = empty ? [] : structuredClone(sessions);
+  const logs = new Map(list.map((s) => [s.id, story(s)]));
+  const posts = [];
+  let seq = 100_000;
+
+  const server = createServer(async (req, res) => {
+    const url = new URL(req.url, "http://x");
+    const json = (status, body) => {
+      res.writeHead(status, { "Content-Type": "application/json" });
+      res.end(JSON.stringify(body));
+    };
+    if (!url.pathname.startsWith("/api/")) {
+      const path = normalize(url.pathname === "/" ? "index.html" : url.pathname.slice(1));
+      try {
+        const body = await readFile(join(DIST, path));
+        res.writeHead(200, { "Content-Type": TYPES[extname(path)] ?? "application/octet-stream", "Content-Security-Policy": CSP });
+        res.end(body);
+      } catch {
+        res.writeHead(404).end();
+      }
+      return;
+    }
+    if (req.headers.authorization !== `Bearer ${TOKEN}`) return json(401, { error: { code: "unauthorized", message: "no token", field: "" } });
+    let body = "";
+    for await (const chunk of req) body += chunk;
+    if (req.method !== "GET") posts.push({ path: url.pathname, body: body ? JSON.parse(body) : null });
+    const path = url.pathname.replace("/api/v1", "");
+    if (path === "/about") return json(200, about);
+    if (path === "/doctor") return json(200, doctor(broken));
+    if (path === "/sessions" && req.method === "GET") return json(200, list);
+    if (path === "/sessions") {
+      const r = JSON.parse(body);
+      if (r.workspace && !r.workspace.startsWith("/")) return json(400, { error: { code: "invalid", message: `${r.workspace} is not absolute`, field: "workspace" } });
+      if (r.spec.resources?.memory === "1") return json(400, { error: { code: "invalid", message: '"1" is less than 16m, the least a sandbox can run with', field: "spec.resources.memory" } });
+      const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, title: r.goal, created_at: new Date().toISOString() };
+      list.push(s);
+      logs.set(s.id, []);
+      broadcast({ type: "session", session: s });
+      return json(202, { session_id: s.id });
+    }
+    const [, id, verb] = /^\/sessions\/([^/]+)(?:\/(.*))?$/.exec(path) ?? [];
+    const session = list.find((s) => s.id === id);
+    if (!session) return json(404, { error: { code: "not_found", message: "no such session", field: "" } });
+    if (verb === "container") return json(200, container(session));
+    if (verb === "interrupt") {
+      setTimeout(() => {
+        api.tell(id, "TurnInterrupted", {
+          cause: "stop", left: 0, took: 38_000_000,
+          kills: [{ cause: "stop", killed: [{ pid: 212, name: "sh" }, { pid: 214, name: "sleep" }], rounds: 1, took: 31e6, left: [], stuck: [], best_effort: false }],
+        });
+        api.change(id, { status: "idle", running: [] });
+      }, 600);
+    }
+    if (verb === "messages") api.tell(id, "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: JSON.parse(body).text }] }], usage: { input: 0, output: 0 }, notice: false });
+    if (verb?.startsWith("approvals/")) {
+      const r = JSON.parse(body);
+      api.tell(id, "ToolCallApprovalResolved", { call_id: verb.split("/")[1], ...r });
+    }
+    return json(202, { session_id: id });
+  });
+
+  const wss = new WebSocketServer({ server, path: "/api/v1/events", handleProtocols: (all) => [...all][0] });
+  const broadcast = (f) => wss.clients.forEach((c) => c.send(JSON.stringify(f)));
+  wss.on("connection", (ws) => {
+    const send = (f) => ws.send(JSON.stringify(f));
+    send({ type: "hello", version: "0.1.0", instance: "i1", seq });
+    send({ type: "sessions", sessions: list });
+    ws.on("message", (data) => {
+      const f = JSON.parse(String(data));
+      if (f.type !== "subscribe") return;
+      for (const e of logs.get(f.session_id) ?? []) {
+        if (e.seq > (f.after ?? 0)) send({ type: "event", session_id: f.session_id, event: e });
+      }
+      send({ type: "caught_up", session_id: f.session_id, seq });
+    });
+  });
+  // The engine is read again and again: states stay young.
+  const beat = setInterval(() => {
+    for (const s of list) {
+      if (s.sandbox && !["stopped", "lost"].includes(s.sandbox.value)) s.sandbox = { ...s.sandbox, observed_at: new Date().toISOString() };
+      if (s.sandbox?.value === "ready") broadcast({ type: "session", session: s });
+    }
+    broadcast({ type: "ping", at: new Date().toISOString() });
+  }, 3000);
+
+  const api = {
+    posts,
+    url: "",
+    /** tell appends an event to a session and sends it. */
+    tell(id, kind, body) {
+      const e = { seq: ++seq, task_id: id, root_task_id: id, kind, at: new Date().toISOString(), generation: 1, body };
+      logs.get(id).push(e);
+      broadcast({ type: "event", session_id: id, event: e });
+    },
+    live: (f) => broadcast({ type: "live", live: { task_id: f.session_id, stream: "", call_id: "", ...f } }),
+    change(id, patch) {
+      const s = list.find((o) => o.id === id);
+      Object.assign(s, patch);
+      broadcast({ type: "session", session: s });
+    },
+    dropAll: () => wss.clients.forEach((c) => c.terminate()),
+    async close() {
+      clearInterval(beat);
+      api.dropAll();
+      wss.close();
+      server.closeAllConnections();
+      await new Promise((done) => server.close(done));
+    },
+  };
+  await new Promise((done) => server.listen(port, "127.0.0.1", done));
+  api.url = `http://127.0.0.1:${server.address().port}/`;
+  return api;
+}
+
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const { url } = await start(Number(process.argv[2] ?? 7333));
+  console.log(`${url}#token=${TOKEN}`);
+}

@@ -1,0 +1,147 @@
+// The canned story that mock.mjs tells.
+const now = Date.now();
+const ago = (s) => new Date(now - s * 1000).toISOString();
+const condition = (value, cause = "", seconds = 1, source = "engine") => ({ value, cause, observed_at: ago(seconds), source });
+
+const base = {
+  detail: "", model: "demo", wall: "docker", image: "glovebox/tiny:0.1", network: "none", user: "host", ref: "docker://local#3f2a9c01d4e7",
+  step: "", approvals: "auto", waiting: null, running: null, generation: 3, seq: 1,
+};
+
+export const sessions = [
+  { ...base, id: "s1", title: "Make the tests of the parser pass", status: "running", short_id: "3f2a9c01d4e7", workspace: "/home/kim/src/parser", sandbox: condition("ready"), created_at: ago(900), updated_at: ago(2) },
+  { ...base, id: "s2", title: "Upgrade the linter", status: "waiting", short_id: "a81e77c09b12", workspace: "/home/kim/src/web", sandbox: condition("ready", "", 3), created_at: ago(1900), updated_at: ago(64) },
+  { ...base, id: "s3", title: "Find out why CI is slow", status: "idle", short_id: "77b0e1f2a3c4", workspace: "/home/kim/src/ci", sandbox: condition("stopped", "out of memory", 48), created_at: ago(7000), updated_at: ago(3000) },
+  { ...base, id: "s4", title: "Draft the release notes for the next version of the whole thing", status: "idle", short_id: "", wall: "local", image: "", ref: "", workspace: "/home/kim/src/notes", sandbox: null, created_at: ago(9000), updated_at: ago(8000) },
+  { ...base, id: "s5", title: "Port the scraper", status: "idle", short_id: "19cc4de0b7a1", workspace: "/home/kim/src/scraper", network: "open", sandbox: condition("lost", "removed", 5), created_at: ago(20000), updated_at: ago(16000) },
+  { ...base, id: "s6", title: "New idea", status: "running", short_id: "", ref: "", workspace: "/home/kim/.local/share/glovebox/ws/6", sandbox: condition("allocating", "", 1, "ledger"), step: "guest ready", created_at: ago(800), updated_at: ago(1) },
+  { ...base, id: "s7", title: "One thing done", status: "ended", short_id: "", wall: "namespace", image: "", ref: "", workspace: "/home/kim/src/one", sandbox: condition("released", "", 4, "ledger"), created_at: ago(200000), updated_at: ago(190000) },
+];
+
+export const about = {
+  version: "0.1.0", commit: "abc", instance: "i1", data_dir: "/home/kim/.local/share/glovebox", pid: 1, started_at: ago(1000),
+  models: ["demo", "anthropic:claude-sonnet", "openai:gpt"], default_model: "demo", default_wall: "docker", default_image: "glovebox/tiny:0.1",
+  walls: [
+    { wall: "docker", available: true, detail: "Docker 20.10.24 at unix:///var/run/docker.sock", fix: "", worth: "Own user, processes and files, no network; the kernel is shared." },
+    { wall: "namespace", available: true, detail: "bubblewrap 0.8.0", fix: "", worth: "Own processes and files from nothing, no network; the kernel is shared." },
+    { wall: "remote", available: true, detail: "", fix: "", worth: "Whatever the other side has." },
+    { wall: "local", available: true, detail: "File tools stay in the workspace; commands do not", fix: "", worth: "Nothing is kept apart." },
+  ],
+  images: ["glovebox/tiny:0.1", "debian:12-slim", "node:22"],
+};
+
+export const doctor = (broken) => ({
+  ok: !broken,
+  checks: [
+    { name: "docker", status: broken ? "fail" : "ok", detail: broken ? "nothing listens at /var/run/docker.sock" : "20.10.24", fix: broken ? "sudo systemctl start docker" : "" },
+    { name: "bubblewrap", status: "ok", detail: "0.8.0", fix: "" },
+    { name: "image", status: "warn", detail: "glovebox/sandbox is not here; the demo uses a tiny one", fix: "glovebox image build" },
+  ],
+});
+
+const started = Date.now();
+
+export const container = (s) => ({
+  condition: { ...s.sandbox, observed_at: new Date().toISOString() },
+  description: {
+    id: `${s.short_id}9b5f0a417d22c6`, short_id: s.short_id, name: "glovebox-i1-s1-1", image: s.image,
+    image_digest: "sha256:3b1f6a0c77e0d3a4a7be20b1d1e2f3", started_at: ago(860),
+    mounts: [
+      { source: s.workspace, target: "/workspace", mode: "rw", kind: "local-path" },
+      { source: "/home/kim/.agents/skills", target: "/skills", mode: "ro", kind: "local-path" },
+    ],
+    limits: { memory: "2g", cpus: "2", pids: "512", shm: "1g" }, not_enforced: ["swap"], network: s.network, user: "1000:1000",
+    notes: ["The kernel is the host's: 6.18.0"],
+  },
+  hello: {
+    version: 1, build: "0.1.0", guest_id: "g", boot_id: "b", started_at: ago(860), hostname: s.short_id, workdir: "/workspace", uid: 1000, gid: 1000,
+    user: "kim", home: "/home/kim", tag: "gid", best_effort: false, kernel: "6.18.0", shell: "/bin/sh", warnings: null,
+  },
+  stats: {
+    observed_at: new Date().toISOString(), cpu: (Date.now() - started) * 0.62e6, memory: 412e6 + Math.random() * 2e7, memory_limit: 2147483648,
+    pids: 14, pids_limit: 512, guest_memory: 9e6, calls: s.status === "running" ? 1 : 0,
+  },
+  error: s.sandbox?.value === "ready" ? "" : "The container does not run: live numbers are not available.",
+});
+
+const diff = `--- a/lexer.go
++++ b/lexer.go
+@@ -41,9 +41,11 @@ func (l *lexer) next() token {
+ 	for {
+ 		c := l.peek()
+-		if c == ' ' {
++		if unicode.IsSpace(c) {
+ 			l.skip()
+ 			continue
+ 		}
++		if c == eof {
++			return token{kind: end}
++		}
+ 		return l.scan(c)
+`;
+
+/** story is the log of one session. */
+export function story(s) {
+  const where = { wall: s.wall, sandbox_id: s.short_id.slice(0, 6), workdir: "/workspace", boot: "b1" };
+  const events = [];
+  let seq = 0;
+  let at = 600;
+  const tell = (kind, body) => events.push({ seq: ++seq, task_id: s.id, root_task_id: s.id, kind, at: ago((at -= 3)), generation: 1, body });
+  const says = (role, text, ...uses) =>
+    tell("MessagesAppended", { messages: [{ role, blocks: [{ text }, ...uses.map((use) => ({ use }))] }], usage: { input: 10, output: 20 }, notice: false });
+  let n = 0;
+  const call = (tool, input, display, over = {}) => {
+    const call_id = `${s.id}c${++n}`;
+    tell("ToolCallStarted", { call_id, tool, input, actor: "agent", where });
+    tell("ToolResultRecorded", { call_id, tool, status: "ok", text: "", images: null, display, files: null, where, duration: 4e6, ...over });
+    tell("ToolCallFinished", { call_id });
+  };
+  const bash = (command, over = {}, result = {}) =>
+    call("Bash", { command }, {
+      command, description: "", exit_code: 0, signal: 0, timed_out: false, interrupted: false, out_of_memory: false, stdout: "", stderr: "",
+      stdout_total: 0, stderr_total: 0, dropped: 0, background: null, kill: null, duration_ms: 12, ...over,
+    }, result);
+
+  tell("TaskCreated", {});
+  if (s.status !== "ended" && s.id !== "s6" && s.wall !== "local") {
+    tell("SandboxStateChanged", { condition: condition("allocating"), ref: "", detail: "create" });
+    tell("SandboxStateChanged", { condition: condition("ready"), ref: s.ref, detail: "" });
+  }
+  tell("TaskHostBound", { host_id: "h", workspace_dir: s.workspace, exec_env_ref: s.ref, wall: s.wall, sandbox_id: s.short_id, image: s.image, network: s.network, reprovision: false });
+  if (s.id === "s6") return events.slice(0, 1);
+  says("user", "The tests of the lexer fail since this morning. Find out why and make them pass.\nDo not change the tests.");
+  tell("TaskWoken", { cause: "message" });
+  says("assistant", "I look at the package and run its tests first.");
+  call("Glob", { pattern: "**/*.go" }, { pattern: "**/*.go", path: "/workspace", mode: "glob", rows: 4, total: 4, truncated: false, warnings: null },
+    { text: "/workspace/lexer.go\n/workspace/lexer_test.go\n/workspace/parser.go\n/workspace/main.go", duration: 2e6 });
+  bash("go test ./...", {
+    exit_code: 1, stdout: "\x1b[31m--- FAIL: TestLexer_tabs (0.00s)\x1b[0m\n    lexer_test.go:31: got 3 tokens, want 2\nFAIL\nFAIL\texample.com/parser\t0.004s\n",
+    stderr: "go: warning: \x1b]8;;http://evil.example\x07click here\x1b]8;;\x07 ignored\n",
+  }, { status: "error", duration: 1_840e6 });
+  call("Grep", { pattern: "c == ' '" }, { pattern: "c == ' '", path: "/workspace", mode: "content", rows: 1, total: 1, truncated: false, warnings: null },
+    { text: "/workspace/lexer.go:43:\t\tif c == ' ' {" });
+  call("Read", { file_path: "/workspace/lexer.go", offset: 30, limit: 40 }, { path: "/workspace/lexer.go", start_line: 30, lines: 40, total_lines: 212, size: 5120, media_type: "" },
+    { text: "    30\tfunc (l *lexer) next() token {\n    31\t\tfor {\n    32\t\t\tc := l.peek()" });
+  says("assistant", "Only a blank is skipped, so a tab becomes a token of its own. The fix:\n\n```go\nif unicode.IsSpace(c) {\n\tl.skip()\n\tcontinue\n}\n```\n\nI also end cleanly at the end of the input.");
+  call("Edit", { file_path: "/workspace/lexer.go" }, { path: "/workspace/lexer.go", diff, added: 4, removed: 1, replaced: 1, in_place: false });
+  call("Write", { file_path: "/workspace/testdata/tabs.txt", content: "a\tb\n" },
+    { path: "/workspace/testdata/tabs.txt", created: true, bytes: 4, lines: 1, diff: "--- /dev/null\n+++ b/testdata/tabs.txt\n@@ -0,0 +1 @@\n+a\tb\n", added: 1, removed: 0, in_place: false });
+  bash("timeout 1 sleep 100 & sleep 100", {
+    timed_out: true, signal: 9, exit_code: 137, duration_ms: 2000,
+    kill: { cause: "timeout", killed: [{ pid: 201, name: "sh" }, { pid: 203, name: "sleep" }], rounds: 1, took: 34e6, left: [], stuck: [], best_effort: false },
+  }, { status: "timeout", duration: 2_034e6 });
+  bash("python3 -m http.server 8000 >/dev/null 2>&1 &\necho started", { stdout: "started\n", background: [{ pid: 230, name: "python3" }] }, { duration: 9e6 });
+  if (s.id === "s2") {
+    const input = { command: "npm install --save-dev eslint@9 && npm run lint -- --fix" };
+    says("assistant", "The new version needs its packages.", { id: "ask1", name: "Bash", input });
+    tell("ToolCallApprovalRequested", { call_id: "ask1", tool: "Bash", input, reason: "Bash runs a command" });
+  } else if (s.id === "s1") {
+    says("assistant", "Now all tests again, with the race detector.", { id: "live1", name: "Bash", input: { command: "go test -race -v ./..." } });
+    tell("ToolCallStarted", { call_id: "live1", tool: "Bash", input: { command: "go test -race -v ./..." }, actor: "agent", where });
+    events.at(-1).at = new Date(Date.now() - 4000).toISOString();
+  } else if (s.sandbox?.value === "stopped" || s.sandbox?.value === "lost") {
+    tell("SandboxStateChanged", { condition: s.sandbox, ref: s.ref, detail: "" });
+    tell("TaskSuspended", { reason: "turn_failed", wake_on: "next-goal", detail: "the sandbox went away while the call ran: attach it, or re-provision, and send a message to go on" });
+  }
+  return events;
+}

@@ -1,0 +1,298 @@
+import { ApiError, Client, type Verb } from "../api/client";
+import { connectTo, EventSocket, type Link } from "../api/socket";
+import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
+import type { About, Doctor, Frame, Live, OpenRequest, Session } from "../api/types.gen";
+import { Clock } from "./clock.svelte";
+import { Prefs } from "./prefs.svelte";
+import { Router } from "./route.svelte";
+import { Timeline } from "./timeline.svelte";
+import { Toasts } from "./toasts.svelte";
+
+/** How long live frames are gathered before they are shown: about one frame of the screen. */
+const GATHER_MS = 30;
+/** How many timelines stay in memory after their page was left. */
+const KEPT_TIMELINES = 8;
+/** How long the demo waits for its image. */
+const IMAGE_MS = 60_000;
+
+/** App is all that the page knows. It is changed by frames and by its methods alone. */
+export class App {
+  readonly clock = new Clock();
+  readonly router = new Router();
+  readonly toasts = new Toasts();
+  readonly prefs = new Prefs(localStorage, matchMedia("(max-width: 1000px)").matches);
+
+  /** authorized is false when there is no token, or the server refuses it. */
+  authorized = $state(true);
+  link = $state.raw<Link>({ state: "connecting" });
+  about = $state.raw<About | null>(null);
+  doctor = $state.raw<Doctor | null>(null);
+  sessions = $state.raw<Session[] | null>(null);
+  timeline = $state.raw<Timeline | null>(null);
+  /** stopping is the session whose turn is being stopped. */
+  stopping = $state("");
+  demo = $state<"" | "image" | "opening">("");
+  creating = $state(false);
+
+  private client: Client;
+  private socket: EventSocket | null = null;
+  private token: string;
+  private readonly timelines = new Map<string, Timeline>();
+  private watched = "";
+  private gathered: Live[] = [];
+  private gathering: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    this.token = takeToken(window);
+    this.client = new Client(this.token);
+  }
+
+  /** start connects, and returns what ends it. */
+  start(): () => void {
+    this.prefs.show();
+    const stops = [this.clock.start(), this.router.start()];
+    if (this.token) this.connect();
+    else this.authorized = false;
+    return () => {
+      for (const stop of stops) stop();
+      this.socket?.close();
+      clearTimeout(this.gathering);
+    };
+  }
+
+  /** signIn takes a token, or the URL that holds one, that a person pasted. */
+  signIn(pasted: string): void {
+    this.token = tokenOf(pasted);
+    keepToken(window, this.token);
+    this.client = new Client(this.token);
+    this.authorized = true;
+    this.connect();
+  }
+
+  get selected(): Session | null {
+    const route = this.router.route;
+    if (route.at !== "session") return null;
+    return this.sessions?.find((s) => s.id === route.id) ?? null;
+  }
+
+  /** watch shows the timeline of a session and follows it, and nothing else. */
+  watch(id: string): void {
+    if (this.watched === id) return;
+    if (this.watched) this.socket?.unsubscribe(this.watched);
+    this.watched = id;
+    this.gathered = [];
+    if (!id) {
+      this.timeline = null;
+      return;
+    }
+    const timeline = this.timelines.get(id) ?? new Timeline();
+    this.timelines.delete(id); // put back last: the first one of the map is the one to let go
+    this.timelines.set(id, timeline);
+    const oldest = this.timelines.keys().next().value;
+    if (this.timelines.size > KEPT_TIMELINES && oldest !== undefined) this.timelines.delete(oldest);
+    timeline.answer.clear();
+    this.timeline = timeline;
+    this.socket?.subscribe(id, timeline.seq);
+  }
+
+  retryNow(): void {
+    this.socket?.retryNow();
+  }
+
+  // Commands. Each answers whether the server took it; what follows shows in the events.
+
+  send = (id: string, text: string) => this.attempt("The message was not sent", () => this.client.send(id, text));
+  rename = (id: string, title: string) => this.attempt("The title was not changed", () => this.client.rename(id, title));
+  answer = (id: string, callID: string, allow: boolean, reason: string) =>
+    this.attempt("The answer was not taken", () => this.client.answer(id, callID, { allow, reason }));
+  release = (id: string, how: "remove" | "keep" | "stop") =>
+    this.attempt("The sandbox was not released", () => this.client.release(id, { how }));
+  command = (id: string, verb: Exclude<Verb, "interrupt">) =>
+    this.attempt(failures[verb], () => this.client.do(id, verb));
+  container = (id: string) => this.client.container(id);
+
+  async interrupt(id: string): Promise<void> {
+    if (this.stopping === id) return;
+    this.stopping = id;
+    const taken = await this.attempt("The turn was not stopped", () => this.client.do(id, "interrupt"));
+    if (!taken) this.stopping = "";
+  }
+
+  /** open opens a session and goes there; it throws an ApiError for the form to show. */
+  async open(r: OpenRequest): Promise<void> {
+    try {
+      const { session_id } = await this.client.open(r);
+      this.router.go({ at: "session", id: session_id });
+    } catch (err) {
+      this.noticeAuth(err);
+      throw err;
+    }
+  }
+
+  async openDemo(): Promise<void> {
+    if (this.demo) return;
+    await this.attempt("The demo did not start", async () => {
+      const wall = this.about?.default_wall ?? "";
+      let image = this.about?.default_image ?? "";
+      if (wall === "docker" && !this.about?.images?.includes(image)) {
+        this.demo = "image";
+        image = await this.tinyImage();
+      }
+      this.demo = "opening";
+      await this.open({
+        title: "Demo",
+        goal: "Show me what you can do in here.",
+        workspace: "",
+        model: "demo",
+        spec: { network: {}, ...(wall === "docker" ? { image } : {}) },
+        approvals: "auto",
+        one_shot: false,
+      });
+    });
+    this.demo = "";
+  }
+
+  async examine(): Promise<void> {
+    await this.attempt("The checks did not run", async () => {
+      this.doctor = await this.client.doctor();
+      this.about = await this.client.about();
+    });
+  }
+
+  private async tinyImage(): Promise<string> {
+    const tiny = (about: About): string => about.images?.find((i) => i.startsWith("glovebox/tiny")) ?? "";
+    const about = await this.client.about();
+    if (tiny(about)) return tiny(about);
+    await this.client.buildTinyImage();
+    const deadline = Date.now() + IMAGE_MS;
+    while (Date.now() < deadline) {
+      await new Promise((done) => setTimeout(done, 500));
+      this.about = await this.client.about();
+      if (tiny(this.about)) return tiny(this.about);
+    }
+    throw new ApiError(0, "image", "The demo's image was not built in time. Run: glovebox image build");
+  }
+
+  private connect(): void {
+    this.socket?.close();
+    this.socket = new EventSocket(connectTo(location, this.token), {
+      frame: (f) => this.apply(f),
+      link: (l) => this.linked(l),
+      renewed: (what) => this.renewed(what),
+    });
+    this.socket.open();
+    if (this.watched) this.socket.subscribe(this.watched, this.timeline?.seq ?? 0);
+    void this.load();
+  }
+
+  private async load(): Promise<void> {
+    try {
+      this.about = await this.client.about();
+      this.doctor = await this.client.doctor();
+    } catch (err) {
+      this.noticeAuth(err); // an unreachable server shows as the state of the link
+    }
+  }
+
+  private linked(l: Link): void {
+    this.link = l;
+    // A socket does not say why it was refused; a request does.
+    if (l.state === "waiting") void this.client.about().catch((err: unknown) => this.noticeAuth(err));
+    if (l.state === "open" && !this.about) void this.load();
+  }
+
+  private renewed(what: "instance" | "version"): void {
+    if (what === "version") {
+      location.reload(); // this page belongs to the older server
+      return;
+    }
+    this.timelines.clear();
+    const id = this.watched;
+    this.watched = "";
+    if (id) this.watch(id);
+    void this.load();
+  }
+
+  private apply(f: Frame): void {
+    switch (f.type) {
+      case "sessions":
+        this.sessions = (f.sessions ?? []).toSorted(newestFirst);
+        this.settleStop();
+        return;
+      case "session":
+        if (f.session) this.merge(f.session);
+        return;
+      case "event":
+        this.flush(); // what was live before a durable event belongs before it
+        if (f.event) this.timelines.get(f.session_id ?? f.event.root_task_id)?.apply(f.event);
+        return;
+      case "caught_up": {
+        const timeline = this.timelines.get(f.session_id ?? "");
+        if (timeline) timeline.caughtUp = true;
+        return;
+      }
+      case "live":
+        if (f.live) this.gather(f.live);
+        return;
+      case "error":
+        if (f.error) this.toasts.show("The server reports", f.error.message);
+        return;
+    }
+  }
+
+  private merge(s: Session): void {
+    const others = (this.sessions ?? []).filter((o) => o.id !== s.id);
+    this.sessions = [...others, s].sort(newestFirst);
+    this.settleStop();
+  }
+
+  private settleStop(): void {
+    const s = this.sessions?.find((o) => o.id === this.stopping);
+    if (this.stopping && s?.status !== "running" && s?.status !== "waiting") this.stopping = "";
+  }
+
+  private gather(f: Live): void {
+    if (f.session_id !== this.watched) return;
+    this.gathered.push(f);
+    this.gathering ??= setTimeout(() => this.flush(), GATHER_MS);
+  }
+
+  private flush(): void {
+    clearTimeout(this.gathering);
+    this.gathering = undefined;
+    for (const f of this.gathered) this.timeline?.applyLive(f);
+    this.gathered = [];
+  }
+
+  private async attempt(failure: string, act: () => Promise<unknown>): Promise<boolean> {
+    try {
+      await act();
+      return true;
+    } catch (err) {
+      if (!this.noticeAuth(err)) this.toasts.show(failure, err instanceof Error ? err.message : String(err));
+      return false;
+    }
+  }
+
+  /** noticeAuth reports whether the server refused the token, and asks for another one then. */
+  private noticeAuth(err: unknown): boolean {
+    if (!(err instanceof ApiError) || err.status !== 401) return false;
+    this.authorized = false;
+    this.socket?.close();
+    this.socket = null;
+    forgetToken(window);
+    return true;
+  }
+}
+
+const failures: Record<Exclude<Verb, "interrupt">, string> = {
+  attach: "The sandbox was not attached",
+  start: "The sandbox was not started",
+  stop: "The sandbox was not stopped",
+  reprovision: "No new sandbox was made",
+  close: "The session was not closed",
+};
+
+function newestFirst(a: Session, b: Session): number {
+  return b.created_at.localeCompare(a.created_at);
+}

@@ -1,0 +1,183 @@
+import { describe, expect, it } from "vitest";
+import type { Event, Live, Payloads, ToolResultRecorded, Where } from "../api/types.gen";
+import type { Call } from "./items.svelte";
+import { Timeline } from "./timeline.svelte";
+
+const where: Where = { wall: "docker", sandbox_id: "3f2a", workdir: "/workspace", boot: "b1" };
+
+class Story {
+  readonly timeline = new Timeline();
+  private seq = 0;
+
+  tell<K extends keyof Payloads>(kind: K, body: Payloads[K]): Event {
+    const e: Event = { seq: ++this.seq, task_id: "t", root_task_id: "t", kind, at: "2026-01-02T03:04:05Z", generation: 1, body };
+    this.timeline.apply(e);
+    return e;
+  }
+  says(role: "user" | "assistant", text: string, use?: { id: string; name: string; input: unknown }): void {
+    const blocks = [{ text }, ...(use ? [{ use }] : [])];
+    this.tell("MessagesAppended", { messages: [{ role, blocks }], usage: { input: 0, output: 0 }, notice: false });
+  }
+  result(id: string, over: Partial<ToolResultRecorded> = {}): void {
+    this.tell("ToolResultRecorded", {
+      call_id: id, tool: "Bash", status: "ok", text: "done", images: null, display: null, files: null, where, duration: 5e6, ...over,
+    });
+  }
+  live(f: Partial<Live>): void {
+    this.timeline.applyLive({
+      session_id: "t", task_id: "t", kind: "output", call_id: "c1", stream: "stdout", offset: 0,
+      end: (f.offset ?? 0) + new TextEncoder().encode(f.data ?? "").length, data: "", ...f,
+    });
+  }
+  call(id: string): Call {
+    const found = this.timeline.items.find((i) => i.kind === "call" && i.id === id);
+    if (found?.kind !== "call") throw new Error(`no call ${id}`);
+    return found;
+  }
+  shown(): string[] {
+    return this.timeline.items.map((i) => (i.kind === "call" ? `${i.tool} ${i.state}` : i.text));
+  }
+}
+
+function running(): Story {
+  const s = new Story();
+  s.says("assistant", "I look.", { id: "c1", name: "Bash", input: { command: "ls" } });
+  s.tell("ToolCallStarted", { call_id: "c1", tool: "Bash", input: { command: "ls" }, actor: "agent", where });
+  return s;
+}
+
+describe("Timeline", () => {
+  it("shows a call once, from the wish to its result", () => {
+    const s = new Story();
+    s.says("user", "go");
+    s.says("assistant", "I look.", { id: "c1", name: "Bash", input: { command: "ls" } });
+    expect(s.shown()).toEqual(["go", "I look.", "Bash queued"]);
+    s.tell("ToolCallStarted", { call_id: "c1", tool: "Bash", input: { command: "ls" }, actor: "agent", where });
+    expect(s.shown()).toEqual(["go", "I look.", "Bash running"]);
+    s.result("c1");
+    expect(s.shown()).toEqual(["go", "I look.", "Bash ok"]);
+    expect(s.call("c1")).toMatchObject({ took: 5e6, text: "done", where });
+  });
+
+  it("skips an event that it has folded", () => {
+    const s = new Story();
+    const e = s.tell("TaskCompleted", { text: "" });
+    s.timeline.apply(e);
+    expect(s.shown()).toEqual(["Completed"]);
+  });
+
+  it("skips an event of a kind that it does not know", () => {
+    const s = new Story();
+    s.timeline.apply({ seq: 9, task_id: "t", root_task_id: "t", kind: "FromTheFuture" as Event["kind"], at: "", generation: 0, body: {} });
+    expect(s.shown()).toEqual([]);
+    expect(s.timeline.seq).toBe(9);
+  });
+
+  it("replaces the live answer by the durable message", () => {
+    const s = new Story();
+    s.tell("LLMRequestStarted", { model: "demo" });
+    expect(s.timeline.thinking).toBe(true);
+    s.live({ kind: "text", call_id: "", data: "Hel" });
+    s.live({ kind: "text", call_id: "", offset: 3, data: "lo" });
+    expect(s.timeline.answer.text).toBe("Hello");
+    s.says("assistant", "Hello.");
+    expect(s.timeline.answer.text).toBe("");
+    expect(s.shown()).toEqual(["Hello."]);
+  });
+
+  it("starts the live answer again at offset 0, and marks a piece that is missing", () => {
+    const s = new Story();
+    s.live({ kind: "text", data: "old" });
+    s.live({ kind: "text", data: "new" });
+    s.live({ kind: "text", offset: 10, data: "tail" });
+    expect(s.timeline.answer.text).toBe("new…tail");
+  });
+
+  it("parks a call until it is allowed", () => {
+    const s = new Story();
+    s.tell("ToolCallApprovalRequested", { call_id: "c1", tool: "Bash", input: {}, reason: "runs a command" });
+    expect(s.call("c1")).toMatchObject({ state: "waiting", reason: "runs a command" });
+    s.tell("ToolCallApprovalResolved", { call_id: "c1", allow: true, reason: "" });
+    expect(s.call("c1")).toMatchObject({ state: "queued", decided: "allowed" });
+  });
+
+  it("keeps the reason of a denial", () => {
+    const s = new Story();
+    s.tell("ToolCallApprovalRequested", { call_id: "c1", tool: "Bash", input: {}, reason: "" });
+    s.tell("ToolCallApprovalResolved", { call_id: "c1", allow: false, reason: "not now" });
+    s.tell("ToolCallDenied", { call_id: "c1", reason: "not now" });
+    expect(s.call("c1")).toMatchObject({ state: "denied", reason: "not now", decided: "denied" });
+  });
+
+  it("shows the proof of a stop", () => {
+    const s = running();
+    s.tell("TurnInterrupted", {
+      cause: "stop", left: 0, took: 38e6,
+      kills: [{ cause: "stop", killed: [{ pid: 7, name: "sleep" }], rounds: 1, took: 1, left: null, stuck: null, best_effort: false }],
+    });
+    expect(s.timeline.proof).toMatchObject({ text: "0 processes left, 38 ms", clean: true });
+    expect(s.call("c1").state).toBe("interrupted");
+    expect(s.timeline.items.at(-1)).toMatchObject({ text: "Stopped · 0 processes left, 38 ms", detail: "killed sleep 7" });
+  });
+
+  it("says so when a stop left a process", () => {
+    const s = running();
+    s.tell("TurnInterrupted", { cause: "stop", left: 1, took: 2e9, kills: null });
+    expect(s.timeline.proof).toMatchObject({ text: "1 process left, 2.0 s", clean: false });
+  });
+
+  it("keeps the steps of an allocation in one row", () => {
+    const s = new Story();
+    const condition = { value: "allocating" as const, cause: "", observed_at: "2026-01-02T03:04:05Z", source: "ledger" };
+    s.tell("SandboxStateChanged", { condition, ref: "", detail: "create" });
+    s.tell("SandboxStateChanged", { condition, ref: "", detail: "start" });
+    s.tell("SandboxStateChanged", { condition: { ...condition, value: "ready" }, ref: "", detail: "" });
+    expect(s.timeline.items.map((i) => i.kind === "note" && [i.text, i.detail])).toEqual([
+      ["Sandbox allocating", "start"],
+      ["Sandbox ready", ""],
+    ]);
+  });
+});
+
+describe("live output", () => {
+  const text = (s: Story): string => s.call("c1").output.pieces.map((p) => (p.gap ? "[gap]" : p.text)).join("");
+
+  it("joins pieces and keeps both streams in order", () => {
+    const s = running();
+    s.live({ data: "a" });
+    s.live({ data: "b", offset: 1 });
+    s.live({ data: "E", stream: "stderr" });
+    s.live({ data: "c", offset: 2 });
+    expect(s.call("c1").output.pieces.map((p) => [p.stream, p.text])).toEqual([["stdout", "ab"], ["stderr", "E"], ["stdout", "c"]]);
+  });
+
+  it("shows what comes twice once, and cuts what overlaps", () => {
+    const s = running();
+    s.live({ data: "héllo" });
+    s.live({ data: "héllo" });
+    s.live({ data: "llo world", offset: 3 });
+    expect(text(s)).toBe("héllo world");
+  });
+
+  it("marks a gap", () => {
+    const s = running();
+    s.live({ data: "a" });
+    s.live({ data: "z", offset: 100 });
+    expect(text(s)).toBe("a[gap]z");
+  });
+
+  it("keeps the newest 64 KiB and counts the rest", () => {
+    const s = running();
+    for (let i = 0; i < 100; i++) s.live({ offset: i * 1000, data: `${i % 10}`.repeat(1000) });
+    expect(text(s)).toHaveLength(65_536);
+    expect(text(s).endsWith("9".repeat(1000))).toBe(true);
+    expect(s.call("c1").output.cut).toBe(100_000 - 65_536);
+  });
+
+  it("ends with the result", () => {
+    const s = running();
+    s.result("c1");
+    s.live({ data: "late" });
+    expect(text(s)).toBe("");
+  });
+});

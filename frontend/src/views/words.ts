@@ -1,0 +1,116 @@
+import type { Condition, KillReport, Process, Session, Status, Wall, Where } from "../api/types.gen";
+import type { CallState } from "../state/items.svelte";
+import { count, took } from "../text/format";
+import type { IconName, Tone } from "../ui/icons";
+
+/** How a state looks: always an icon and a word beside the colour. */
+export interface Look {
+  tone: Tone;
+  icon: IconName;
+  text: string;
+  spin?: boolean;
+}
+
+/** An observed state that is older than this is dimmed: it may not be true any more. */
+export const STALE_MS = 10_000;
+
+const statuses: Record<Status, Look> = {
+  running: { tone: "info", icon: "spinner", text: "running", spin: true },
+  waiting: { tone: "warn", icon: "hand", text: "waiting for you" },
+  idle: { tone: "plain", icon: "circle", text: "idle" },
+  ended: { tone: "plain", icon: "check", text: "ended" },
+};
+
+export function statusLook(status: Status): Look {
+  return statuses[status];
+}
+
+const sandboxes: Record<Condition["value"], Look> = {
+  allocating: { tone: "info", icon: "spinner", text: "allocating", spin: true },
+  ready: { tone: "good", icon: "box", text: "ready" },
+  stopped: { tone: "warn", icon: "stop", text: "stopped" },
+  paused: { tone: "warn", icon: "pause", text: "paused" },
+  unreachable: { tone: "warn", icon: "cloudOff", text: "unreachable" },
+  releasing: { tone: "info", icon: "spinner", text: "releasing", spin: true },
+  released: { tone: "plain", icon: "eject", text: "released" },
+  detached: { tone: "plain", icon: "link", text: "kept, let go" },
+  failed: { tone: "bad", icon: "alert", text: "failed" },
+  lost: { tone: "bad", icon: "boxOff", text: "lost" },
+};
+
+export function sandboxLook(s: Session): Look {
+  if (s.wall === "local") return { tone: "warn", icon: "host", text: "no wall" };
+  if (!s.sandbox) return { tone: "plain", icon: "box", text: "no sandbox yet" };
+  const look = sandboxes[s.sandbox.value] ?? { tone: "plain", icon: "box", text: s.sandbox.value };
+  if (s.sandbox.value === "allocating" && s.step) return { ...look, text: s.step };
+  return look;
+}
+
+const calls: Record<CallState, Look> = {
+  queued: { tone: "plain", icon: "circle", text: "queued" },
+  waiting: { tone: "warn", icon: "hand", text: "waiting for you" },
+  running: { tone: "info", icon: "spinner", text: "running", spin: true },
+  ok: { tone: "good", icon: "check", text: "ok" },
+  error: { tone: "bad", icon: "x", text: "error" },
+  timeout: { tone: "bad", icon: "alert", text: "timed out" },
+  interrupted: { tone: "warn", icon: "stop", text: "stopped" },
+  unknown: { tone: "warn", icon: "alert", text: "outcome unknown" },
+  lost: { tone: "bad", icon: "boxOff", text: "sandbox lost" },
+  denied: { tone: "warn", icon: "hand", text: "denied" },
+};
+
+export function callLook(state: CallState): Look {
+  return calls[state];
+}
+
+const tools: Record<string, IconName> = {
+  Bash: "terminal",
+  Edit: "pencil",
+  Write: "filePlus",
+  Read: "file",
+  Glob: "folder",
+  Grep: "search",
+};
+
+export function toolIcon(tool: string): IconName {
+  return tools[tool] ?? "tool";
+}
+
+/** whereText says where a call ran, in the words of its card. */
+export function whereText(w: Where): string {
+  return w.wall === "local" || !w.sandbox_id ? "on the host" : `in ${w.sandbox_id} (${w.wall})`;
+}
+
+export const wallNames: Record<Wall, string> = {
+  docker: "Docker container",
+  namespace: "Linux namespaces",
+  remote: "Remote sandbox",
+  local: "No wall",
+};
+
+function named(list: Process[]): string {
+  const shown = list.slice(0, 6).map((p) => `${p.name} ${p.pid}`);
+  return list.length > shown.length ? `${shown.join(", ")} and ${list.length - shown.length} more` : shown.join(", ");
+}
+
+export function backgroundText(list: Process[]): string {
+  return `${count(list.length, "process", "processes")} still running: ${named(list)}`;
+}
+
+/** killText tells the proof of a kill: who was ended, and what a last scan still found. */
+export function killText(k: KillReport): string {
+  const killed = k.killed ?? [];
+  const left = k.left ?? [];
+  const stuck = k.stuck ?? [];
+  const parts = [killed.length ? `killed ${named(killed)}` : "nothing was left to kill"];
+  parts.push(`${count(left.length, "process", "processes")} left, ${took(k.took)}`);
+  if (left.length) parts.push(`still alive: ${named(left)}`);
+  if (stuck.length) parts.push(`stuck in the kernel: ${named(stuck)}`);
+  if (k.best_effort) parts.push("best effort: a command can hide here");
+  return parts.join(" · ");
+}
+
+/** shortPath leaves out the workspace in front of a path. */
+export function shortPath(path: string, workdir: string): string {
+  return workdir && path.startsWith(`${workdir}/`) ? path.slice(workdir.length + 1) : path;
+}
