@@ -55,8 +55,8 @@ func (m *memory) stats(s *wire.Stats) {
 	if s.MemoryLimit > 1<<50 {
 		s.MemoryLimit = 0 // the kernel's word for none
 	}
-	if s.Memory == 0 {
-		procStats(s)
+	if s.Memory == 0 || s.PIDs == 0 {
+		procStats(s) // no cgroup is shown here, or the root one, which counts nothing
 	}
 	if f := strings.Fields(readText("/proc/self/statm")); len(f) > 1 {
 		pages, _ := strconv.ParseInt(f[1], 10, 64)
@@ -70,7 +70,7 @@ func procStats(s *wire.Stats) {
 	if err != nil {
 		return
 	}
-	s.PIDs, s.CPU = 0, 0
+	s.PIDs, s.CPU, s.Memory = 0, 0, 0
 	for _, d := range dirs {
 		if _, err := strconv.Atoi(d.Name()); err != nil {
 			continue
