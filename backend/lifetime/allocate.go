@@ -86,16 +86,6 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 	})
 }
 
-func (m *Manager) check(spec sandbox.Spec) error {
-	if spec.Wall == "" {
-		return &sandbox.FieldError{Field: "wall", Reason: "no wall was chosen; choose docker or namespace"}
-	}
-	if _, err := m.provider(spec.Wall); err != nil {
-		return err
-	}
-	return spec.Validate()
-}
-
 // make writes the row, then lets the provider make the sandbox.
 func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report func(sandbox.Step)) (Binding, error) {
 	p, err := m.provider(spec.Wall)

@@ -23,3 +23,14 @@ func (m *Manager) Check(ctx context.Context, spec sandbox.Spec) error {
 	}
 	return c.Check(ctx, spec)
 }
+
+// check finds the faults that nobody has to be asked about.
+func (m *Manager) check(spec sandbox.Spec) error {
+	if spec.Wall == "" {
+		return &sandbox.FieldError{Field: "wall", Reason: "no wall was chosen; choose docker or namespace"}
+	}
+	if _, err := m.provider(spec.Wall); err != nil {
+		return err
+	}
+	return spec.Validate()
+}
