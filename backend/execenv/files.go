@@ -53,7 +53,7 @@ type ReadResult struct {
 	Hash       string   `json:"hash"` // hex SHA-256 of the raw bytes; "" above HashLimit
 	Data       []byte   `json:"data"`
 	Lines      []Line   `json:"lines"`
-	TotalLines int      `json:"total_lines"`
+	TotalLines int      `json:"total_lines"` // 0 when not counted: the file is over HashLimit and the range ended before it
 	Truncated  bool     `json:"truncated"` // MaxBytes ended it before the range did
 	MediaType  string   `json:"media_type"`
 	Binary     bool     `json:"binary"`   // a NUL byte among the first 8 KiB

@@ -58,7 +58,8 @@ type GrepResult struct {
 }
 
 // GrepRow is one row: a file (GrepFiles), a file with its count (GrepCount), or
-// a line (GrepContent). Break marks the gap between groups of context.
+// a line (GrepContent). Break marks a row that follows on a gap between groups
+// of context.
 type GrepRow struct {
 	Path    string `json:"path"`
 	Line    int    `json:"line"`

@@ -22,8 +22,9 @@ const (
 	maxBatch   = 1024
 )
 
-// Grep searches files for an RE2 pattern. A break row is the first one of a
-// group of context that does not follow on the group before.
+// Grep searches files for an RE2 pattern. Lines are matched without their line
+// ends; a file is binary by its first 8 KiB. The directory .git is never walked
+// unless the glob names it.
 func (e *Engine) Grep(ctx context.Context, r execenv.GrepRequest) (execenv.GrepResult, error) {
 	if r.MaxBytes <= 0 {
 		r.MaxBytes = defaultGrepBytes

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +30,7 @@ type tree struct {
 // member is a process, told from a later one with its pid by its start.
 type member struct {
 	pid   int
-	start string
+	start uint64 // in clock ticks since boot
 }
 
 // proc is what /proc says of a process.
@@ -55,7 +54,8 @@ func newTree(pid int, mark string) *tree {
 
 // scan returns the members of the tree that are no zombies.
 func (t *tree) scan() []proc {
-	all := processes()
+	// What began before the first process did is none of its children.
+	all := slices.DeleteFunc(processes(), func(p proc) bool { return p.start < t.leader.start })
 	in := make(map[int]bool)
 	// A pid is not given away while a session has its number; once it is,
 	// that session is another one.
@@ -182,10 +182,15 @@ func signal(members []proc, s syscall.Signal) {
 
 // processes lists all processes.
 func processes() []proc {
-	names, _ := filepath.Glob("/proc/[0-9]*")
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
 	var out []proc
 	for _, name := range names {
-		pid, err := strconv.Atoi(filepath.Base(name))
+		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
@@ -209,7 +214,8 @@ func process(pid int) (proc, bool) {
 	if !ok || !ok2 || len(fields) < 20 {
 		return proc{}, false
 	}
-	p := proc{member: member{pid: pid, start: fields[19]}, name: name, state: fields[0][0]}
+	p := proc{member: member{pid: pid}, name: name, state: fields[0][0]}
+	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
 	p.ppid, _ = strconv.Atoi(fields[1])
 	p.session, _ = strconv.Atoi(fields[3])
 	return p, true
