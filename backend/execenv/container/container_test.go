@@ -149,7 +149,7 @@ func TestRun_cancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := start(ctx, t, p.env, execenv.Command{Argv: sleeper})
 		cancel()
-		o, err, took := r.wait(t)
+		o, took, err := r.wait(t)
 		if err != nil || !o.Interrupted || o.Kill == nil || len(o.Kill.Left) > 0 {
 			t.Errorf("Run() = %+v, %v, want it interrupted with proof", o, err)
 		}
@@ -168,7 +168,7 @@ func TestRun_removedUnderneath(t *testing.T) {
 		if err := p.stranger.(sandbox.Remover).Remove(t.Context(), p.binding.Ref); err != nil {
 			t.Fatal(err)
 		}
-		o, err, took := r.wait(t)
+		o, took, err := r.wait(t)
 		const text = "the sandbox is lost: removed; re-provision the session"
 		if !errors.Is(err, execenv.ErrLost) || !errors.Is(err, sandbox.ErrGone) || err.Error() != text {
 			t.Errorf("Run() = %+v, %v, want %q", o, err, text)
@@ -199,7 +199,7 @@ func TestRun_stoppedUnderneath(t *testing.T) {
 		if err := p.manager.Stop(t.Context(), root); err != nil {
 			t.Fatal(err)
 		}
-		o, err, _ := r.wait(t)
+		o, _, err := r.wait(t)
 		const text = "the sandbox is stopped: by hand; start it to go on"
 		if !errors.Is(err, execenv.ErrLost) || !errors.Is(err, sandbox.ErrStopped) || err.Error() != text {
 			t.Errorf("Run() = %+v, %v, want %q", o, err, text)
@@ -220,8 +220,8 @@ func TestRun_killedAndStartedAgain(t *testing.T) {
 		cmd := execenv.Command{Call: execenv.Call{ID: "call-1"}, Argv: []string{"sh", "-c", "echo ran >> ran; echo up; sleep 100"}}
 		r := start(t.Context(), t, p.env, cmd)
 		boot := p.env.Where().Boot
-		p.wall.kill(t, p.dataDir, p.binding.Ref)
-		o, err, took := r.wait(t)
+		p.wall.kill(t, p.binding.Ref)
+		o, took, err := r.wait(t)
 		if !errors.Is(err, execenv.ErrLost) || !strings.HasPrefix(err.Error(), "the sandbox is stopped: ") {
 			t.Errorf("Run() = %+v, %v, want it lost because it is stopped", o, err)
 		}
@@ -262,7 +262,7 @@ func TestRun_takenUpByTheNextProcess(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(p.workspace, "go"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if o, err, _ := r.wait(t); err != nil || string(o.Stdout.Head) != "up\ndone\n" {
+		if o, _, err := r.wait(t); err != nil || string(o.Stdout.Head) != "up\ndone\n" {
 			t.Errorf("Run() = %+v, %v, want the whole output", o, err)
 		}
 		if got, err := os.ReadFile(filepath.Join(p.workspace, "ran")); err != nil || string(got) != "ran\n" {

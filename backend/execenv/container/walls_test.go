@@ -39,7 +39,7 @@ var secret = []byte("the secret of a test")
 type wall struct {
 	name sandbox.Wall
 	new  func(t *testing.T, dataDir, instance string) sandbox.Provider
-	kill func(t *testing.T, dataDir string, ref sandbox.Ref) // the guest, by SIGKILL
+	kill func(t *testing.T, ref sandbox.Ref) // the guest, by SIGKILL
 }
 
 var walls = []wall{
@@ -73,7 +73,7 @@ func newDocker(t *testing.T, dataDir, instance string) sandbox.Provider {
 	return p
 }
 
-func killContainer(t *testing.T, _ string, ref sandbox.Ref) {
+func killContainer(t *testing.T, ref sandbox.Ref) {
 	t.Helper()
 	engine := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", engineSocket)
@@ -107,7 +107,7 @@ func newNamespace(t *testing.T, dataDir, instance string) sandbox.Provider {
 
 // killNamespace kills the guest of a box, which is the first process in it and
 // has the box's id among its arguments.
-func killNamespace(t *testing.T, _ string, ref sandbox.Ref) {
+func killNamespace(t *testing.T, ref sandbox.Ref) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -285,15 +285,15 @@ func start(ctx context.Context, t *testing.T, env execenv.Env, cmd execenv.Comma
 }
 
 // wait returns how the command ended and how long that took.
-func (r *running) wait(t *testing.T) (execenv.Outcome, error, time.Duration) {
+func (r *running) wait(t *testing.T) (execenv.Outcome, time.Duration, error) {
 	t.Helper()
 	began := time.Now()
 	select {
 	case <-r.ended:
-		return r.o, r.err, time.Since(began)
+		return r.o, time.Since(began), r.err
 	case <-time.After(20 * time.Second):
 		t.Fatal("the command never ended")
-		return execenv.Outcome{}, nil, 0
+		return execenv.Outcome{}, 0, nil
 	}
 }
 
