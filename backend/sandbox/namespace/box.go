@@ -113,6 +113,9 @@ func (p *Provider) create(ctx context.Context, rootTaskID string, spec sandbox.S
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.delete())
+			if unlock != nil {
+				unlock()
+			}
 		}
 	}()
 	if unlock, err = b.lock(ctx); err != nil {

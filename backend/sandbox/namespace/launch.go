@@ -63,10 +63,10 @@ func (p *Provider) launch(ctx context.Context, b *box, pl plan, step func(string
 	if err != nil {
 		return sandbox.Handle{}, err
 	}
-	argv := append([]string{p.bwrap}, pipes.args...)
+	argv := append([]string{pl.bwrap}, pipes.args...)
 	argv = append(argv, args.args...)
 	argv = append(argv, "--", insideGuest, "serve", "--config", string(config))
-	outer, err := start(p.bwrap, argv, append([]*os.File{in, out, out}, args.files...), pl.uid, pl.gid)
+	outer, err := start(pl.bwrap, argv, append([]*os.File{in, out, out}, args.files...), pl.uid, pl.gid)
 	if err != nil {
 		return sandbox.Handle{}, fmt.Errorf("start bubblewrap: %w", err)
 	}

@@ -120,6 +120,31 @@ func TestAttach_unwrittenProcess(t *testing.T) {
 	}
 }
 
+// The bubblewrap outside is not needed once the sandbox runs.
+func TestOuterDeath_leavesItRunning(t *testing.T) {
+	f := allocate(t, os.Getuid(), nil)
+	r, err := f.box.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(r.Outer, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.collected(t.Context(), f.box.ID, r.Outer); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := f.Inspect(t.Context(), f.ref()); err != nil || c.Value != sandbox.StateReady {
+		t.Errorf("Inspect = %+v, %v, want ready", c, err)
+	}
+	f.must(t, "true")
+	if err := f.box.kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := f.Inspect(t.Context(), f.ref()); err != nil || c.Value != sandbox.StateStopped {
+		t.Errorf("Inspect = %+v, %v, want stopped", c, err)
+	}
+}
+
 func (f *fixture) ref() sandbox.Ref { return f.box.ref() }
 
 func TestInstances_ofOneDirectory(t *testing.T) {

@@ -30,6 +30,7 @@ type plan struct {
 	mounts   []sandbox.Mount // parents first
 	limits   sandbox.Resources
 	env      []string
+	bwrap    string // path of bubblewrap
 	guest    string // path of the guest's binary on the host
 }
 
@@ -61,7 +62,7 @@ func (p *Provider) plan(spec sandbox.Spec) (plan, error) {
 		}
 	}
 	slices.Sort(pl.env)
-	if p.bwrap == "" {
+	if pl.bwrap = findBubblewrap(); pl.bwrap == "" {
 		return plan{}, fmt.Errorf("%w: %w", sandbox.ErrNoWall, errMissing)
 	}
 	if pl.guest, err = p.install(); err != nil {

@@ -24,7 +24,6 @@ type Provider struct {
 	opts  Options
 	log   *slog.Logger
 	boxes string // <data>/boxes
-	bwrap string // path of the program, "" when it is missing
 
 	life    context.Context // ends with Close; the reapers live in it
 	end     context.CancelFunc
@@ -79,7 +78,7 @@ func New(opts Options) (*Provider, error) {
 	if err := makePassable(boxes); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("namespace wall: %w", err)
 	}
-	p := &Provider{opts: opts, log: opts.Log.With("component", "namespace"), boxes: boxes, bwrap: findBubblewrap(), reaping: map[string]reaper{}}
+	p := &Provider{opts: opts, log: opts.Log.With("component", "namespace"), boxes: boxes, reaping: map[string]reaper{}}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p, nil
 }

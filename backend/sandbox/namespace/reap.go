@@ -55,7 +55,9 @@ func (p *Provider) reap(b *box, outer *os.Process) {
 		if err != nil {
 			p.log.Error("note the end of a sandbox", "container", short(id), "err", err)
 		}
-		p.log.Info("sandbox ended", "container", short(id), "cause", cause)
+		if cause != "" {
+			p.log.Info("sandbox ended", "container", short(id), "cause", cause)
+		}
 	})
 }
 
@@ -83,12 +85,20 @@ func (p *Provider) collected(ctx context.Context, id string, outer int) error {
 }
 
 // noteEnd writes down why a sandbox ended, unless whoever ended it did.
-// bubblewrap exits as the init did: with 128 and the signal's number.
+// bubblewrap exits as the init did: with 128 and the signal's number. The cause
+// is empty when the sandbox lives on.
 func noteEnd(dir string, outer int, status syscall.WaitStatus) (cause string, err error) {
 	cause = sandbox.CauseExited
 	var r run
 	if err := readJSON(filepath.Join(dir, processFile), &r); err != nil || r.Outer != outer {
 		return cause, nil // removed, never admitted, or started again since
+	}
+	// The bubblewrap outside can be killed by itself, and is not needed any more.
+	if proc, err := find(r.identity); proc != nil || err != nil {
+		if proc != nil {
+			proc.Close()
+		}
+		return "", err
 	}
 	name := filepath.Join(dir, stoppedFile)
 	var s stopped
