@@ -54,7 +54,7 @@ type ReadResult struct {
 	Data       []byte   `json:"data"`
 	Lines      []Line   `json:"lines"`
 	TotalLines int      `json:"total_lines"` // 0 when not counted: the file is over HashLimit and the range ended before it
-	Truncated  bool     `json:"truncated"` // MaxBytes ended it before the range did
+	Truncated  bool     `json:"truncated"`   // MaxBytes ended it before the range did
 	MediaType  string   `json:"media_type"`
 	Binary     bool     `json:"binary"`   // a NUL byte among the first 8 KiB
 	Repaired   bool     `json:"repaired"` // invalid UTF-8 was shown as U+FFFD
