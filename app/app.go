@@ -126,6 +126,7 @@ func (a *App) build() error {
 	a.server = httpapi.New(httpapi.Options{
 		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
 		About: a.about, Doctor: a.doctor, Tiny: a.buildTiny,
+		Rotate: func() (string, error) { return renew(a.o.DataDir, tokenFile, tokenBytes) },
 		Assets: assets, Built: built, Version: Version, Instance: a.identity.instance, Log: a.log,
 	})
 	return nil

@@ -102,7 +102,7 @@ func (c *cli) root() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.listCommand(), c.showCommand(), c.logsCommand(),
 		c.attachCommand(), c.startCommand(), c.stopCommand(), c.releaseCommand(), c.reprovisionCommand(), c.closeCommand(),
-		c.execCommand(), c.toolCommand(), c.imageCommand(), c.doctorCommand(), c.versionCommand(), c.benchCommand(),
+		c.execCommand(), c.toolCommand(), c.imageCommand(), c.tokenCommand(), c.doctorCommand(), c.versionCommand(), c.benchCommand(),
 	)
 	for _, verb := range root.Commands() {
 		usageArgs(verb)
@@ -220,6 +220,11 @@ func (c *cli) connect(ctx context.Context) (client *apiClient, close func() erro
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends by close, after the verb has said its last word
 	ended := make(chan error, 1)                                // its one sender never blocks
 	go func() { ended <- app.Run(life) }()
+	select { // the verb wants states, and has them once they were looked at
+	case <-app.lifetime.Ready():
+	case err := <-ended:
+		ended <- err
+	}
 	return client, func() error { end(); return <-ended }, nil
 }
 

@@ -29,7 +29,7 @@ func loadIdentity(dir string) (identity, error) {
 	if err != nil {
 		return id, err
 	}
-	token, err := keep(dir, tokenFile, 32)
+	token, err := keep(dir, tokenFile, tokenBytes)
 	if err != nil {
 		return id, err
 	}
@@ -40,7 +40,10 @@ func loadIdentity(dir string) (identity, error) {
 	return identity{instance, raw, token}, nil
 }
 
-const tokenFile = "token"
+const (
+	tokenFile  = "token"
+	tokenBytes = 32
+)
 
 // keep returns the hex text in a file, which it makes of n random bytes once.
 func keep(dir, name string, n int) (string, error) {
@@ -52,6 +55,12 @@ func keep(dir, name string, n int) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read %s: %w", name, err)
 	}
+	return renew(dir, name, n)
+}
+
+// renew puts n fresh random bytes into a file, as hex, and returns that text.
+func renew(dir, name string, n int) (string, error) {
+	path := filepath.Join(dir, name)
 	random := make([]byte, n)
 	rand.Read(random)
 	text := hex.EncodeToString(random)

@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(asGlovebox)
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Setenv("XDG_CONFIG_HOME", "/nonexistent") // nobody's configuration
 	testscript.Main(m, map[string]func(){
 		"glovebox": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
@@ -133,7 +132,7 @@ func start(t testing.TB, data string, args ...string) *server {
 // glovebox returns the program with arguments, to be started.
 func glovebox(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asGlovebox+"=1")
+	cmd.Env = append(os.Environ(), asGlovebox+"=1", "XDG_CONFIG_HOME=/nonexistent") // nobody's configuration
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -383,6 +384,30 @@ func (c *cli) imageCommand() *cobra.Command {
 	image := &cobra.Command{Use: "image", Short: "Images of the docker wall"}
 	image.AddCommand(build)
 	return image
+}
+
+func (c *cli) tokenCommand() *cobra.Command {
+	rotate := &cobra.Command{
+		Use:   "rotate",
+		Short: "Make a new token; every open window has to be opened again",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				if err := client.call(cmd.Context(), "POST", "/token", nil, nil); err != nil {
+					return err
+				}
+				dir, err := c.data()
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(c.out, "The new token is in", filepath.Join(dir, tokenFile))
+				return err
+			})
+		},
+	}
+	token := &cobra.Command{Use: "token", Short: "The token that screens and verbs show to the server"}
+	token.AddCommand(rotate)
+	return token
 }
 
 func (c *cli) doctorCommand() *cobra.Command {

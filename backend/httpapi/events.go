@@ -50,7 +50,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	c.SetReadLimit(64 << 10)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := s.o.Token.until(r.Context())
 	defer cancel()
 
 	wants := make(chan Frame) // unbuffered: a window that talks faster than it is served waits

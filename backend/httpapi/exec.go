@@ -21,7 +21,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	c.SetReadLimit(1 << 20)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := s.o.Token.until(r.Context())
 	defer cancel()
 
 	_, data, err := c.Read(ctx)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"mime"
@@ -12,18 +13,40 @@ import (
 
 // Token is the bearer token of a server. It may be rotated while it is in use.
 type Token struct {
-	mu    sync.Mutex
-	value string
+	mu      sync.Mutex
+	value   string
+	changed chan struct{} // closed by the next Set
 }
 
 // NewToken returns a Token of the given value.
-func NewToken(value string) *Token { return &Token{value: value} }
+func NewToken(value string) *Token { return &Token{value: value, changed: make(chan struct{})} }
 
-// Set replaces the value; the former one is refused from now on.
+// Set replaces the value. The former one is refused from now on, and the sockets
+// that were opened with it end.
 func (t *Token) Set(value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.value = value
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// until returns a context that ends when the token changes.
+func (t *Token) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	t.mu.Lock()
+	changed := t.changed
+	t.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-watched }
 }
 
 func (t *Token) matches(given string) bool {

@@ -30,6 +30,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/about", s.about)
 	mux.HandleFunc("GET /api/v1/doctor", s.doctor)
 	mux.HandleFunc("POST /api/v1/images/tiny", s.buildTiny)
+	mux.HandleFunc("POST /api/v1/token", s.rotateToken)
 	mux.HandleFunc("GET /api/v1/events", s.events)
 
 	mux.HandleFunc("GET /api/v1/sessions", s.listSessions)
@@ -115,6 +116,18 @@ func (s *Server) buildTiny(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, http.StatusAccepted, map[string]string{"image": ref})
+}
+
+// rotateToken makes a new token, which only the owner of the data directory can
+// read; every open window has to be opened again.
+func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) {
+	token, err := s.o.Rotate()
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.o.Token.Set(token)
+	reply(w, http.StatusAccepted, struct{}{})
 }
 
 func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {

@@ -29,6 +29,7 @@ type Options struct {
 	About    func(ctx context.Context) About
 	Doctor   func(ctx context.Context) Doctor
 	Tiny     func(ctx context.Context) (ref string, err error) // builds the tiny image
+	Rotate   func() (token string, err error)                  // stores a new token
 	Assets   fs.FS                                             // the UI
 	Built    bool                                              // whether Assets is the UI, or only a placeholder
 	Version  string

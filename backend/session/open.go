@@ -48,8 +48,9 @@ func (s *Service) Open(ctx context.Context, o Open) (string, error) {
 	return id, nil
 }
 
-// prepare fills in defaults and checks everything that can be checked without
-// making anything but an own, empty workspace, which comes last.
+// prepare fills in defaults and checks everything that can be checked. What it
+// makes is an empty workspace for a session that names none, and after a fault
+// not even that.
 func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCreated, error) {
 	spec := o.Spec
 	if spec.Wall == "" {
@@ -93,22 +94,26 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if err != nil {
 		return nil, err
 	}
-	spec.Workspace = workspace
 	if spec.Wall == sandbox.WallDocker && spec.Image == "" {
 		if spec.Image, err = s.o.Default.Image(ctx); err != nil {
 			return nil, fmt.Errorf("find the default image: %w", err)
 		}
 	}
-	if spec.Wall != sandbox.WallLocal {
-		if err := s.o.Lifetime.Check(ctx, spec); err != nil {
-			return nil, err
-		}
-	}
-	if workspace == "" {
+	made := workspace == ""
+	if made {
 		if workspace, err = s.o.Workspace(id); err != nil {
 			return nil, fmt.Errorf("make a workspace: %w", err)
 		}
-		spec.Workspace = workspace
+	}
+	spec.Workspace = workspace
+	if spec.Wall != sandbox.WallLocal {
+		err = s.o.Lifetime.Check(ctx, spec)
+	}
+	if err != nil && made {
+		err = errors.Join(err, os.Remove(workspace)) // empty as it was made
+	}
+	if err != nil {
+		return nil, err
 	}
 	return &task.TaskCreated{
 		Title: title(o), Goal: o.Goal, Model: model, Workspace: workspace,
