@@ -64,8 +64,7 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if root == "" {
 		return plan{}, errors.New("allocate: the root task has no id")
 	}
-	mounts, err := p.check(spec)
-	if err != nil {
+	if err := p.check(spec); err != nil {
 		return plan{}, err
 	}
 	f, err := p.connect(ctx)
@@ -73,7 +72,8 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		return plan{}, err
 	}
 	// Once more, now that it is known where the engine keeps its own files.
-	if mounts, err = mountcheck.ResolveMounts(spec, p.denied(f)); err != nil {
+	mounts, err := mountcheck.ResolveMounts(spec, p.denied(f))
+	if err != nil {
 		return plan{}, err
 	}
 	pl := plan{
@@ -127,36 +127,36 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 }
 
 // check finds the faults of a Spec that show without asking the engine.
-func (p *Provider) check(spec sandbox.Spec) ([]sandbox.Mount, error) {
+func (p *Provider) check(spec sandbox.Spec) error {
 	if err := spec.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	if spec.Wall != "" && spec.Wall != sandbox.WallDocker {
-		return nil, &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("%s is not the docker wall", spec.Wall)}
+		return &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("%s is not the docker wall", spec.Wall)}
 	}
 	if spec.Wire != "" {
-		return nil, &sandbox.FieldError{Field: "wire", Reason: fmt.Sprintf("%q is not available behind the docker wall; leave it empty", spec.Wire)}
+		return &sandbox.FieldError{Field: "wire", Reason: fmt.Sprintf("%q is not available behind the docker wall; leave it empty", spec.Wire)}
 	}
 	if cmp.Or(spec.Image, p.opts.DefaultImage) == "" {
-		return nil, &sandbox.FieldError{Field: "image", Reason: "is empty; name an image that the engine has (docker images)"}
+		return &sandbox.FieldError{Field: "image", Reason: "is empty; name an image that the engine has (docker images)"}
 	}
 	for i, m := range spec.Mounts {
 		if m.Kind == sandbox.Volume && !isVolumeName(m.Source) {
-			return nil, &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf("%q is not the name of a volume: letters, digits and _ . - only", m.Source)}
+			return &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf("%q is not the name of a volume: letters, digits and _ . - only", m.Source)}
 		}
 	}
 	if _, err := limits(spec.Resources, 0); err != nil {
-		return nil, err
+		return err
 	}
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
 	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
-		return nil, &sandbox.FieldError{Field: "workspace", Reason: "is empty; name the host directory to work in"}
+		return &sandbox.FieldError{Field: "workspace", Reason: "is empty; name the host directory to work in"}
 	}
-	return mounts, nil
+	return nil
 }
 
 // denied are the directories that no sandbox gets, beside those that none on

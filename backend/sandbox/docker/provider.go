@@ -160,6 +160,9 @@ func (p *Provider) connect(ctx context.Context) (*facts, error) {
 	if info.OSType != "linux" && info.OSType != "" {
 		return nil, fmt.Errorf("the engine at %s runs %s containers: %w; switch it to Linux containers", p.endpoint.host, info.OSType, sandbox.ErrUnsupported)
 	}
+	if strings.Contains(info.OperatingSystem, "Docker Desktop") {
+		return nil, fmt.Errorf("the engine at %s is Docker Desktop, whose virtual machine passes no unix sockets on: %w; use an engine that runs on this machine itself", p.endpoint.host, sandbox.ErrUnsupported)
+	}
 	known := &facts{Info: info, remapped: hasOption(info, "rootless") || hasOption(info, "userns")}
 	p.facts.Store(known)
 	return known, nil

@@ -69,14 +69,14 @@ func (w *watch) follow(ctx context.Context, relist func()) (connected bool, err 
 		filters.Arg("type", string(events.ContainerEventType)),
 		filters.Arg("label", labelInstance+"="+w.p.opts.Instance),
 	)})
-	if !late.Stop() {
-		return false, fmt.Errorf("follow the engine's events: no answer in time: %w", sandbox.ErrUnreachable)
-	}
 	defer func() { // the client's goroutine ends with its error
 		cancel()
 		for range failed {
 		}
 	}()
+	if !late.Stop() {
+		return false, fmt.Errorf("follow the engine's events: no answer in time: %w", sandbox.ErrUnreachable)
+	}
 	if err := w.compare(ctx); err != nil {
 		return false, err
 	}
