@@ -18,8 +18,8 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
-// Hide covers the directories of cfg.Hide for the guest and all that it will
-// ever start, and is the first thing that "serve" does: the inherited
+// Hide covers the directories of cfg.Hide, and makes the mounts of cfg.ReadOnly
+// so, for the guest and all that it will ever start, and is the first thing that "serve" does: the inherited
 // descriptors must not be close-on-exec yet. With nothing to hide it marks them
 // so and returns. Else it never returns but for an error: it starts the guest's program again,
 // in the same process, with a configuration in which Hide is empty and StateDir
@@ -60,12 +60,23 @@ func Hide(cfg wire.GuestConfig) error {
 			return fmt.Errorf("cover %s: %w", hidden, err)
 		}
 	}
+	for _, mounted := range cfg.ReadOnly {
+		var st unix.Statfs_t
+		if err := unix.Statfs(mounted, &st); err != nil {
+			return fmt.Errorf("read the mount %s: %w", mounted, err)
+		}
+		// What it is already is locked, and has to be asked for again.
+		kept := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+		if err := unix.Mount("", mounted, "", kept|unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+			return fmt.Errorf("make %s read-only: %w", mounted, err)
+		}
+	}
 
 	kept := throughFD + strconv.Itoa(dir)
 	if rest, ok := strings.CutPrefix(cfg.LockFile, path.Clean(cfg.StateDir)+"/"); ok {
 		cfg.LockFile = path.Join(kept, rest)
 	}
-	cfg.StateDir, cfg.Hide = kept, nil
+	cfg.StateDir, cfg.Hide, cfg.ReadOnly = kept, nil, nil
 	argv, err := withConfig(os.Args, cfg)
 	if err != nil {
 		return err

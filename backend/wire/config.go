@@ -24,6 +24,10 @@ type GuestConfig struct {
 	// for a command or for a file request. StateDir and LockFile may lie in one;
 	// the guest keeps a descriptor of the state directory. See guest.Hide.
 	Hide []string `json:"hide"`
+
+	// ReadOnly lists mounts that the guest makes read-only on the same occasion:
+	// those of devices, which can be written to all the same.
+	ReadOnly []string `json:"read_only"`
 }
 
 // Tag is how the guest knows the processes of a call.

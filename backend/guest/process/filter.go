@@ -28,10 +28,10 @@ func deny(errno unix.Errno) bpf.Instruction {
 var allow bpf.Instruction = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 
 // filter is what commands may not ask of the kernel. Everywhere: the limits of
-// other processes, which would reach the guest where both have one uid, and
-// system calls of a foreign architecture, whose numbers mean something else.
-// Behind the namespace wall, which brings no filter, also what Docker's default
-// profile denies.
+// other processes, which would reach the guest where both have one uid, sockets
+// that no network namespace holds, and system calls of a foreign architecture,
+// whose numbers mean something else. Behind the namespace wall, which brings no
+// filter, also what Docker's default profile denies.
 func filter(tag wire.Tag) []bpf.Instruction {
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
 	if runtime.GOARCH == "arm64" {
@@ -52,6 +52,12 @@ func filter(tag wire.Tag) []bpf.Instruction {
 		bpf.LoadAbsolute{Off: dataArgs, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1},
 		deny(unix.EPERM),
+		allow)...)
+	// Sockets to the hypervisor belong to no network namespace.
+	p = append(p, onCall(unix.SYS_SOCKET,
+		bpf.LoadAbsolute{Off: dataArgs, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_VSOCK, SkipFalse: 1},
+		deny(unix.EAFNOSUPPORT),
 		allow)...)
 	if tag != wire.TagUTS {
 		return append(p, allow)
