@@ -47,6 +47,12 @@ func help(args []string) error {
 		return err
 	case "userns":
 		return unix.Unshare(unix.CLONE_NEWUSER)
+	case "vsock": // belongs to the machine, not to a network namespace
+		fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
+		if err == nil {
+			unix.Close(fd)
+		}
+		return err
 	case "terminal":
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {

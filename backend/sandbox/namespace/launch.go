@@ -153,7 +153,7 @@ func (p *Provider) arguments(b *box, pl plan) (_ *arguments, err error) {
 	}
 	a.pass(l)
 	a.isolate(pl.uid, pl.gid, b.short())
-	if err := a.root(pl.limits.Shm); err != nil {
+	if err := a.root(pl.uid, pl.limits.Shm); err != nil {
 		return nil, err
 	}
 	if err := b.bindEtc(a); err != nil {
@@ -175,7 +175,7 @@ func (p *Provider) arguments(b *box, pl plan) (_ *arguments, err error) {
 }
 
 // guestConfig tells the guest what it is. Its directories are hidden from the
-// commands, which run as the same user.
+// commands, which run as the same user, and the devices cannot be changed.
 func (p *Provider) guestConfig(b *box, pl plan) wire.GuestConfig {
 	return wire.GuestConfig{
 		GuestID:   b.ID,
@@ -189,6 +189,7 @@ func (p *Provider) guestConfig(b *box, pl plan) wire.GuestConfig {
 		Tag:       wire.TagUTS,
 		Env:       pl.env,
 		Hide:      []string{insideRun},
+		ReadOnly:  devices(),
 	}
 }
 

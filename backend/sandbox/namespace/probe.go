@@ -59,7 +59,7 @@ func probe(ctx context.Context, bwrap string, uid int) error {
 		gid = uid
 	}
 	a.isolate(uid, gid, "probe")
-	if err := a.root(1 << 20); err != nil {
+	if err := a.root(uid, 1<<20); err != nil {
 		return err
 	}
 	if err := a.bind("/usr", "/mnt", true); err != nil {

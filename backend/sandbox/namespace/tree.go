@@ -59,6 +59,13 @@ func (a *arguments) bind(source, target string, readOnly bool) error {
 	return nil
 }
 
+// devices are the host's own, each a mount. Commands of uid 0 own them, and
+// could change the mode of the host's /dev/null. bubblewrap would make a
+// read-only mount one without devices, so the guest does it.
+func devices() []string {
+	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+}
+
 // isolate adds the namespaces and rights of a sandbox.
 //
 // The three capabilities are for the guest, in the sandbox's user namespace:
@@ -77,7 +84,7 @@ func (a *arguments) isolate(uid, gid int, hostname string) {
 
 // root adds the root tree, which holds /usr and its links of the host and
 // nothing else. What the sandbox is to have comes over it; lockRoot goes last.
-func (a *arguments) root(shm int64) error {
+func (a *arguments) root(uid int, shm int64) error {
 	a.add("--ro-bind", "/usr", "/usr")
 	for _, name := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		info, err := os.Lstat(name)
@@ -95,6 +102,11 @@ func (a *arguments) root(shm int64) error {
 	}
 	if err := a.proc(); err != nil {
 		return err
+	}
+	if uid == 0 {
+		// Its commands own the kernel's objects, and an owner may change modes:
+		// those of the files of one procfs are those of all.
+		a.add("--remount-ro", "/proc")
 	}
 	a.add("--dev", "/dev",
 		"--perms", "1777", "--size", strconv.FormatInt(shm, 10), "--tmpfs", "/dev/shm",
