@@ -31,7 +31,7 @@ func fault(ctx context.Context, err error) (Result, error) {
 	case errors.Is(err, execenv.ErrLost):
 		return Result{Status: task.CallLost, Text: clean(fmt.Sprintf("Sandbox lost: %v. What was inside it, apart from the workspace, is gone.", err))}, nil
 	case errors.Is(err, execenv.ErrOutcomeUnknown):
-		return Result{Status: task.CallUnknown, Text: "Outcome unknown: the sandbox restarted while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}, nil
+		return Result{Status: task.CallUnknown, Text: "Outcome unknown: the sandbox stopped while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}, nil
 	case errors.Is(err, execenv.ErrWorkdirGone):
 		return refuse("Workspace missing: %v. Nothing was done; calls work again once the directory is back.", err), nil
 	case errors.Is(err, execenv.ErrEscape):

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -222,8 +221,8 @@ func TestRun_killedAndStartedAgain(t *testing.T) {
 		boot := p.env.Where().Boot
 		p.wall.kill(t, p.binding.Ref)
 		o, took, err := r.wait(t)
-		if !errors.Is(err, execenv.ErrLost) || !strings.HasPrefix(err.Error(), "the sandbox is stopped: ") {
-			t.Errorf("Run() = %+v, %v, want it lost because it is stopped", o, err)
+		if !errors.Is(err, execenv.ErrOutcomeUnknown) || !errors.Is(err, sandbox.ErrStopped) {
+			t.Errorf("Run() = %+v, %v, want an unknown outcome because it is stopped", o, err)
 		}
 		if took > 5*time.Second {
 			t.Errorf("it took %v", took)

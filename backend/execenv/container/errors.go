@@ -13,7 +13,11 @@ import (
 type downError struct {
 	text      string
 	env, wall error
+	cause     string
 }
+
+// Cause implements what cause asks for.
+func (e *downError) Cause() string { return e.cause }
 
 func (e *downError) Error() string   { return e.text }
 func (e *downError) Unwrap() []error { return []error{e.env, e.wall} }
@@ -26,22 +30,40 @@ func translate(err error) error {
 	case err == nil, errors.As(err, &down):
 		return err
 	case errors.Is(err, sandbox.ErrGone):
-		return &downError{"the sandbox is lost" + cause(err) + "; re-provision the session", execenv.ErrLost, sandbox.ErrGone}
+		return &downError{"the sandbox is lost" + cause(err) + "; re-provision the session", execenv.ErrLost, sandbox.ErrGone, causeOf(err)}
 	case errors.Is(err, sandbox.ErrStopped):
-		return &downError{"the sandbox is stopped" + cause(err) + "; start it to go on", execenv.ErrLost, sandbox.ErrStopped}
+		return &downError{"the sandbox is stopped" + cause(err) + "; start it to go on", execenv.ErrLost, sandbox.ErrStopped, causeOf(err)}
 	case errors.Is(err, sandbox.ErrUnreachable):
-		return &downError{"the sandbox does not answer" + cause(err) + "; the session stays bound to it, try again", execenv.ErrUnreachable, sandbox.ErrUnreachable}
+		return &downError{"the sandbox does not answer" + cause(err) + "; the session stays bound to it, try again", execenv.ErrUnreachable, sandbox.ErrUnreachable, causeOf(err)}
 	case errors.Is(err, sandbox.ErrUnsupported):
 		return fmt.Errorf("%w: %w", execenv.ErrUnsupported, err)
 	}
 	return err
 }
 
+// midway is the error of an effect that was under way when its sandbox went
+// down, for the reason why. One that is removed is lost; after one that stopped,
+// nobody knows how far the effect came, and it must not be tried again.
+func midway(why error) error {
+	if !errors.Is(why, sandbox.ErrStopped) {
+		return why
+	}
+	return &downError{"the sandbox stopped" + cause(why) + " while this was under way; start it to go on", execenv.ErrOutcomeUnknown, sandbox.ErrStopped, causeOf(why)}
+}
+
+// causeOf returns the cause that err knows of.
+func causeOf(err error) string {
+	var c interface{ Cause() string }
+	if errors.As(err, &c) {
+		return c.Cause()
+	}
+	return ""
+}
+
 // cause returns the cause that err knows of, to be put behind what happened.
 func cause(err error) string {
-	var c interface{ Cause() string }
-	if errors.As(err, &c) && c.Cause() != "" {
-		return ": " + c.Cause()
+	if c := causeOf(err); c != "" {
+		return ": " + c
 	}
 	return ""
 }

@@ -87,13 +87,13 @@ func (e *Env) Change(ctx context.Context, r execenv.ChangeRequest) error {
 // ask makes a request without effects. One whose channel broke is made once more
 // if the guest answers again.
 func ask[T any](ctx context.Context, e *Env, do func(channel) (T, error)) (T, error) {
-	return request(ctx, e, func(c channel, _ string) (T, error) { return do(c) })
+	return request(ctx, e, func(err error) error { return err }, func(c channel, _ string) (T, error) { return do(c) })
 }
 
 // effect makes a request that must have its effect once. One whose channel broke
 // is taken up by its call id; without an id, nobody can say what became of it.
 func effect[T any](ctx context.Context, e *Env, call execenv.Call, what string, do func(channel, execenv.Call) (T, error)) (T, error) {
-	return request(ctx, e, func(c channel, before string) (T, error) {
+	return request(ctx, e, midway, func(c channel, before string) (T, error) {
 		again := call
 		switch {
 		case before != "" && call.ID == "":
@@ -108,8 +108,9 @@ func effect[T any](ctx context.Context, e *Env, call execenv.Call, what string, 
 
 // request makes a request of the guest. When its channel breaks it asks why, and
 // where the guest answers it makes the request once more; before is then the
-// boot that the first one was made in.
-func request[T any](ctx context.Context, e *Env, do func(c channel, before string) (T, error)) (T, error) {
+// boot that the first one was made in. down turns the reason of a sandbox that
+// went down meanwhile into the request's error.
+func request[T any](ctx context.Context, e *Env, down func(error) error, do func(c channel, before string) (T, error)) (T, error) {
 	var none T
 	c, err := e.channel(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func request[T any](ctx context.Context, e *Env, do func(c channel, before strin
 		return v, err
 	}
 	if err := e.why(ctx); err != nil {
-		return none, err
+		return none, down(err)
 	}
 	before := c.boot
 	if c, err = e.channel(ctx); err != nil {

@@ -52,7 +52,7 @@ func (e *Env) Run(ctx context.Context, cmd execenv.Command, live func(execenv.Ch
 		wctx = ctx
 	}
 	if why := e.why(wctx); why != nil {
-		return execenv.Outcome{}, why
+		return execenv.Outcome{}, midway(why)
 	}
 	if ctx.Err() != nil {
 		return execenv.Outcome{}, silent(err)
