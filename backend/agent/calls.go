@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -184,19 +183,10 @@ func (t *turn) runOne(ctx context.Context, use llm.Use, started task.ToolCallSta
 		r, e.err = t.call(ctx, tool, use, started, env)
 	}
 	e.kill = r.Kill
-	e.result = task.ToolResultRecorded{
-		CallID: use.ID, Tool: use.Name, Status: r.Status, Text: clean(r.Text), Images: r.Images,
-		Files: r.Files, Where: started.Where, Duration: t.Now().Sub(begun),
-	}
-	if r.Display == nil {
-		return e
-	}
-	display, err := json.Marshal(r.Display)
-	if err != nil {
+	var err error
+	if e.result, err = r.Record(use.ID, use.Name, started.Where, t.Now().Sub(begun)); err != nil {
 		t.Log.ErrorContext(ctx, "display of a result", "tool", use.Name, "err", err)
-		return e
 	}
-	e.result.Display = display
 	return e
 }
 
