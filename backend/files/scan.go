@@ -13,9 +13,11 @@ import (
 
 const (
 	scanBytes    = 256 << 10 // read at once; small enough for a processor's cache
-	maxScanLine  = 32 << 20  // a longer line is searched in pieces of this size
+	maxScanLine  = 8 << 20   // a longer line is searched in pieces of this size
 	maxMultiline = 16 << 20  // a file that is searched across lines is held whole
 	maxBefore    = 64 << 10  // context kept from one block to the next
+
+	pieceOverlap = 4 << 10 // what is searched again where a line is cut into pieces
 )
 
 // scanner searches one file after another; each worker of a search has one.
@@ -34,6 +36,8 @@ type scan struct {
 	budget int // bytes of text wanted
 
 	data    []byte // the block: some context, then what is to be searched
+	pieces  int    // bytes of the first line in earlier pieces of it
+	start   int    // where the search of data begins
 	counted int    // line is the number of the line that begins here
 	line    int
 
@@ -64,7 +68,7 @@ func (s *scanner) file(ctx context.Context, path, real string, limit, budget int
 	} else {
 		err = x.stream(ctx, fd)
 	}
-	if cap(s.buf) > scanBytes*16 {
+	if cap(s.buf) > scanBytes*4 {
 		s.buf = nil // one long line is no reason to keep that much
 	}
 	return x.result(), x.full, err
@@ -140,26 +144,35 @@ func (x *scan) stream(ctx context.Context, src io.Reader) error {
 				x.counted = start
 			}
 		}
-		end := n
+		end, overlap := n, 0
 		if !eof {
 			if i := bytes.LastIndexByte(x.buf[start:n], '\n'); i >= 0 {
 				end = start + i + 1
-			} else if len(x.buf) < maxScanLine {
-				grown := make([]byte, min(len(x.buf)*4, maxScanLine))
+			} else if !x.binary && len(x.buf) < maxScanLine {
+				grown := make([]byte, len(x.buf)*2)
 				copy(grown, x.buf[:n])
 				x.buf = grown
 				continue
+			} else { // the lines of a binary file are none, and need no memory
+				overlap = min(pieceOverlap, n-start-1)
 			}
 		}
 		x.data = x.buf[:end]
 		x.block(start)
-		start, n = x.slide(end, n)
+		if overlap > 0 {
+			x.pieces += end - overlap - start
+			x.after = 0
+		} else {
+			x.pieces = 0
+		}
+		start, n = x.slide(end-overlap, n)
 	}
 	return nil
 }
 
 // block searches data from start on.
 func (x *scan) block(start int) {
+	x.start = start
 	x.cursor.reset()
 	for pos := start; !x.full; {
 		from, to, ok := x.m.line(&x.cursor, x.data, pos)
@@ -231,6 +244,10 @@ func (x *scan) hit(from, to int) {
 			m = []int{0, 0}
 		}
 		x.row(execenv.GrepRow{Line: number}, line, m[0], m[1])
+		if last := len(x.rows) - 1; from == x.start && x.pieces > 0 && !x.full {
+			x.rows[last].Cut = true
+			x.rows[last].Offset += x.pieces
+		}
 	}
 	x.nextLine, x.after, x.owedAt = number+1, x.req.After, to+1
 }

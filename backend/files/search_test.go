@@ -379,3 +379,14 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("limited: %d files, truncated %v, %v", len(res.Files), res.Truncated, err)
 	}
 }
+
+func TestGrep_binaryWithoutLines(t *testing.T) {
+	const block = 256 << 10 // where a search cuts a file without lines
+	for _, at := range []int{9, block - 3, block + 1, 5 * block} {
+		data := strings.Repeat("\x00", at) + "needle" + strings.Repeat("\x00", 6*block)
+		root := tree(t, map[string]string{"bin": data})
+		if got := render(root, grep(t, execenv.GrepRequest{Path: root, Pattern: "nee+dle", Mode: execenv.GrepContent})); got != "bin binary\n" {
+			t.Errorf("at %d: %q", at, got)
+		}
+	}
+}
