@@ -149,7 +149,7 @@ func (s *Service) Observe(root string, r sandbox.Record, c sandbox.Condition, de
 		return
 	}
 	// A turn that was parked because its sandbox did not answer goes on.
-	if v, err := s.View(ctx, root); err == nil && v.Status == task.StatusRunning {
+	if v, err := s.View(ctx, root); err == nil && (v.Status == task.StatusRunning || len(v.Open) > 0) {
 		s.wake(root)
 	}
 }

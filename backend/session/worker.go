@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/store"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
@@ -57,7 +59,9 @@ func (s *Service) drive(d *driver) {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			s.o.Log.Warn("session step", "session", d.root, "err", err)
 		}
+		busy := errors.Is(err, store.ErrBusy) && s.pause(storeRetry)
 		s.mu.Lock()
+		d.again = d.again || busy
 		if !d.again || s.closing {
 			d.running = false
 			s.mu.Unlock()
@@ -65,6 +69,22 @@ func (s *Service) drive(d *driver) {
 		}
 		d.again = false
 		s.mu.Unlock()
+	}
+}
+
+// storeRetry is how long a worker whose log could not be written waits before it
+// takes its task up again. What it had started is found by call id.
+const storeRetry = time.Second
+
+// pause waits, and reports whether there is still something to do afterwards.
+func (s *Service) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.life.Done():
+		return false
 	}
 }
 

@@ -1,0 +1,123 @@
+package session
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/stream"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+func TestTitle(t *testing.T) {
+	for _, c := range []struct {
+		open Open
+		want string
+	}{
+		{Open{}, "New session"},
+		{Open{Title: "given", Goal: "goal"}, "given"},
+		{Open{Goal: "  first line\nsecond"}, "first line"},
+		{Open{Goal: strings.Repeat("ж", 100)}, strings.Repeat("ж", 79) + "…"},
+	} {
+		if got := title(c.open); got != c.want {
+			t.Errorf("title(%+v) = %q, want %q", c.open, got, c.want)
+		}
+	}
+}
+
+func TestLiveBuffers_keepTheNewestPart(t *testing.T) {
+	b, o := newLiveBuffers(), stream.NewOutput("r", "r", "c")
+	piece, at := []byte(strings.Repeat("日本語 ", 1000)), int64(0)
+	for at < 20*liveTail {
+		f := o.Frame("stdout", at, piece)
+		b.add(f)
+		at += int64(len(piece))
+	}
+	got := b.of("r")
+	if len(got) != 1 {
+		t.Fatalf("of() = %d parts, want 1", len(got))
+	}
+	p := got[0]
+	if len(p.Data) > 2*liveTail || !utf8.ValidString(p.Data) {
+		t.Errorf("kept %d bytes, valid UTF-8: %v", len(p.Data), utf8.ValidString(p.Data))
+	}
+	if p.End != at || p.Offset != p.End-int64(len(p.Data)) {
+		t.Errorf("kept %d to %d with %d bytes, want the end at %d", p.Offset, p.End, len(p.Data), at)
+	}
+	b.settle("r", &task.ToolResultRecorded{CallID: "other"})
+	if len(b.of("r")) != 1 {
+		t.Error("another call's result dropped the part")
+	}
+	b.settle("r", &task.ToolResultRecorded{CallID: "c"})
+	if len(b.of("r")) != 0 {
+		t.Error("the part outlives its result")
+	}
+}
+
+// A gap, as after a slow reader, starts the part afresh: what is shown is
+// contiguous.
+func TestLiveBuffers_gap(t *testing.T) {
+	b := newLiveBuffers()
+	for _, f := range []stream.Live{
+		{RootTaskID: "r", Kind: stream.LiveText, Offset: 0, End: 3, Data: "abc"},
+		{RootTaskID: "r", Kind: stream.LiveText, Offset: 3, End: 6, Data: "def"},
+		{RootTaskID: "r", Kind: stream.LiveText, Offset: 9, End: 12, Data: "jkl"},
+	} {
+		b.add(f)
+	}
+	if got := b.of("r"); len(got) != 1 || got[0].Data != "jkl" || got[0].Offset != 9 {
+		t.Errorf("of() = %+v, want jkl at 9", got)
+	}
+}
+
+func TestGoesOn(t *testing.T) {
+	said := func(role llm.Role) []llm.Message { return []llm.Message{llm.Text(role, "x")} }
+	for _, c := range []struct {
+		name     string
+		payloads []task.Payload
+		want     bool
+	}{
+		{"a message came as the turn ended", []task.Payload{
+			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
+			task.MessagesAppended{Messages: said(llm.RoleAssistant)}, task.MessagesAppended{Messages: said(llm.RoleUser)},
+			task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeNextGoal},
+		}, true},
+		{"the model has had its last word", []task.Payload{
+			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
+			task.MessagesAppended{Messages: said(llm.RoleAssistant)},
+			task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeNextGoal},
+		}, false},
+		{"stopped before the model spoke", []task.Payload{
+			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
+			task.TaskSuspended{Reason: task.Interrupted, WakeOn: task.WakeNextGoal},
+		}, false},
+		{"a model that failed", []task.Payload{
+			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
+			task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: "no"},
+		}, false},
+		{"a call whose sandbox did not answer", []task.Payload{
+			task.TaskCreated{}, task.TaskWoken{}, task.ToolCallStarted{CallID: "c"},
+			task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: "silent"},
+		}, true},
+		{"a decision that is awaited", []task.Payload{
+			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
+			task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeApproval("c")},
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := &task.State{}
+			for i, p := range c.payloads {
+				e, err := task.Encode("r", "r", 1, st.UpdatedAt, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.Seq = int64(i + 1)
+				st.Apply(e)
+			}
+			if got := goesOn(st); got != c.want {
+				t.Errorf("goesOn() = %v, want %v", got, c.want)
+			}
+		})
+	}
+}
