@@ -1,7 +1,7 @@
 import { ApiError, Client, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
-import type { About, Doctor, Frame, Live, OpenRequest, Session } from "../api/types.gen";
+import type { About, Container, Doctor, Frame, Live, OpenRequest, Session } from "../api/types.gen";
 import { Clock } from "./clock.svelte";
 import { Prefs } from "./prefs.svelte";
 import { Router } from "./route.svelte";
@@ -20,7 +20,7 @@ export class App {
   readonly clock = new Clock();
   readonly router = new Router();
   readonly toasts = new Toasts();
-  readonly prefs = new Prefs(localStorage, matchMedia("(max-width: 1000px)").matches);
+  readonly prefs = new Prefs(localStorage, matchMedia("(max-width: 1180px)").matches);
 
   /** authorized is false when there is no token, or the server refuses it. */
   authorized = $state(true);
@@ -109,7 +109,16 @@ export class App {
     this.attempt("The sandbox was not released", () => this.client.release(id, { how }));
   command = (id: string, verb: Exclude<Verb, "interrupt">) =>
     this.attempt(failures[verb], () => this.client.do(id, verb));
-  container = (id: string) => this.client.container(id);
+
+  /** container reads a session's sandbox back; what it finds is the newest that is known of its state. */
+  async container(id: string): Promise<Container> {
+    const container = await this.client.container(id);
+    const session = this.sessions?.find((s) => s.id === id);
+    if (session?.sandbox && container.condition.observed_at > session.sandbox.observed_at) {
+      this.merge({ ...session, sandbox: container.condition });
+    }
+    return container;
+  }
 
   async interrupt(id: string): Promise<void> {
     if (this.stopping === id) return;

@@ -1,0 +1,168 @@
+// What a person does, in a real browser against the canned server:
+//   npm run build && npm run e2e
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { after, before, beforeEach, afterEach, test } from "node:test";
+import { chromium } from "playwright-core";
+import { start, TOKEN } from "./mock.mjs";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
+const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
+
+let browser;
+let server;
+let page;
+let faults;
+
+before(async () => {
+  if (skip) return;
+  browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+});
+after(async () => browser?.close());
+
+beforeEach(async () => {
+  if (skip) return;
+  server = await start();
+  faults = [];
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  page = await context.newPage();
+  page.setDefaultTimeout(10_000);
+  page.on("console", (m) => m.type() === "error" && faults.push(m.text()));
+  page.on("pageerror", (e) => faults.push(String(e)));
+});
+afterEach(async () => {
+  if (skip) return;
+  await page.context().close();
+  await server.close();
+});
+
+async function open(session) {
+  await page.goto(`${server.url}#token=${TOKEN}`);
+  await page.getByRole("navigation", { name: "Sessions" }).getByText("Upgrade the linter").waitFor();
+  if (session) await page.getByRole("link", { name: session }).click();
+}
+
+test("the token leaves the address and the content security policy holds", { skip }, async () => {
+  await open();
+  assert.equal(new URL(page.url()).hash, "");
+  await page.reload();
+  await page.getByRole("link", { name: "Upgrade the linter" }).waitFor();
+  assert.deepEqual(faults, []);
+});
+
+test("without a token the page asks for the printed URL", { skip }, async () => {
+  await page.goto(server.url);
+  await page.getByLabel("URL or token").fill(`${server.url}#token=${TOKEN}`);
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.getByRole("link", { name: "Upgrade the linter" }).waitFor();
+});
+
+test("a refused token asks for another one", { skip }, async () => {
+  await page.goto(`${server.url}#token=wrong`);
+  await page.getByRole("heading", { name: "Open the address that Glovebox printed" }).waitFor();
+});
+
+test("live output and text show, and give way to what is durable", { skip }, async () => {
+  await open("Make the tests of the parser pass");
+  const log = page.getByRole("log", { name: "Timeline" });
+  await log.getByText("go test -race -v ./...").waitFor();
+  server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stdout", offset: 0, end: 9, data: "\x1b[31mred\x1b[0m" });
+  await log.getByText("red", { exact: true }).waitFor();
+  const where = { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" };
+  server.tell("s1", "ToolResultRecorded", {
+    call_id: "live1", tool: "Bash", status: "ok", text: "", images: null, files: null, where, duration: 4e9,
+    display: { command: "go test", description: "", exit_code: 0, signal: 0, timed_out: false, interrupted: false, out_of_memory: false, stdout: "durable", stderr: "", stdout_total: 7, stderr_total: 0, dropped: 0, background: null, kill: null, duration_ms: 4000 },
+  });
+  await log.getByText("durable").waitFor();
+  assert.equal(await log.getByText("red", { exact: true }).count(), 0);
+  server.live({ session_id: "s1", kind: "text", offset: 0, end: 7, data: "I say: " });
+  server.live({ session_id: "s1", kind: "text", offset: 7, end: 40, data: "<img src=x onerror=alert(1)>" });
+  await log.getByText("I say: <img src=x onerror=alert(1)>").waitFor();
+  assert.equal(await page.locator("img[src=x]").count(), 0);
+});
+
+test("an approval is answered in place", { skip }, async () => {
+  await open("Upgrade the linter");
+  await page.getByRole("button", { name: "Deny…" }).click();
+  await page.getByLabel("Reason").fill("not today");
+  await page.keyboard.press("Enter");
+  await page.getByText("Not run: not today").waitFor();
+  assert.deepEqual(server.posts, [{ path: "/api/v1/sessions/s2/approvals/ask1", body: { allow: false, reason: "not today" } }]);
+});
+
+test("Esc Esc stops the turn and shows the proof", { skip }, async () => {
+  await open("Make the tests of the parser pass");
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Stopping…" }).waitFor();
+  await page.locator("main header").getByText("0 processes left, 38 ms").waitFor();
+  assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s1/interrupt"]);
+});
+
+test("a lost connection says so, and goes on where it was", { skip }, async () => {
+  await open("Upgrade the linter");
+  await page.getByRole("button", { name: "Deny…" }).waitFor();
+  const before = await page.locator("[data-id]").count();
+  server.dropAll();
+  server.tell("s2", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: "said meanwhile" }] }], usage: { input: 0, output: 0 }, notice: false });
+  await page.getByText("said meanwhile").waitFor();
+  assert.equal(await page.locator("[data-id]").count(), before + 1);
+});
+
+test("a message is sent by Ctrl+Enter", { skip }, async () => {
+  await open("Find out why CI is slow");
+  await page.getByLabel("Message to the agent").fill("go on");
+  await page.keyboard.press("Control+Enter");
+  await page.getByRole("article", { name: "You" }).getByText("go on").waitFor();
+  assert.equal(await page.getByLabel("Message to the agent").inputValue(), "");
+  assert.deepEqual(server.posts[0].body, { text: "go on" });
+});
+
+test("a lost sandbox can only be provisioned again", { skip }, async () => {
+  await open("Port the scraper");
+  await page.getByRole("button", { name: "Re-provision" }).waitFor();
+  assert.equal(await page.getByLabel("Message to the agent").isDisabled(), true);
+  await page.getByRole("button", { name: "Re-provision" }).click();
+  await page.waitForTimeout(200);
+  assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s5/reprovision"]);
+});
+
+test("the form shows a fault at its field, and local needs a tick", { skip }, async () => {
+  await open();
+  await page.getByRole("navigation").getByRole("button", { name: "New session" }).click();
+  await page.getByRole("textbox", { name: "Goal" }).fill("it's mine");
+  await page.getByRole("textbox", { name: "Memory" }).fill("1");
+  await page.getByRole("button", { name: "Open session" }).click();
+  await page.getByText("less than 16m").waitFor();
+  assert.equal(await page.getByRole("textbox", { name: "Memory" }).getAttribute("aria-invalid"), "true");
+  await page.getByText("No wall", { exact: true }).click();
+  assert.equal(await page.getByRole("button", { name: "Open session" }).isDisabled(), true);
+  await page.getByLabel("I understand").check();
+  await page.getByText(`glovebox run --wall local --model demo 'it'\\''s mine'`).waitFor();
+  await page.getByRole("button", { name: "Open session" }).click();
+  await page.getByRole("heading", { name: "it's mine" }).waitFor();
+  assert.match(page.url(), /#\/s\/new/);
+});
+
+test("a long timeline keeps the page small and can be walked", { skip }, async () => {
+  await open("Port the scraper");
+  const log = page.getByRole("log", { name: "Timeline" });
+  for (let i = 0; i < 900; i++) {
+    server.tell("s5", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: `line ${i}` }] }], usage: { input: 0, output: 0 }, notice: false });
+  }
+  await log.getByText("line 899", { exact: true }).waitFor();
+  assert.ok((await page.locator("[data-id]").count()) <= 300);
+  assert.ok(await log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
+  await log.evaluate((e) => (e.scrollTop = 0));
+  await page.getByRole("button", { name: /Show earlier/ }).click();
+  await log.getByText("line 500", { exact: true }).waitFor();
+  assert.ok((await page.locator("[data-id]").count()) <= 300);
+  await page.getByRole("button", { name: "Jump to latest" }).click();
+  await log.getByText("line 899", { exact: true }).waitFor();
+  assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) < 3000);
+});
