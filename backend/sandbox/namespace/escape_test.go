@@ -207,6 +207,7 @@ func TestEscape_guest(t *testing.T) {
 			f.refused(t, verb+" 1")
 		}
 		for _, script := range []string{
+			"echo 1000 > /proc/1/oom_score_adj", "echo x > /proc/1/comm", "echo 1 > /proc/1/clear_refs",
 			"cat /proc/1/environ", "cat /proc/1/maps", "cat /proc/1/auxv", "for fd in $(seq 0 40); do ls /proc/1/fd/$fd/ && exit 0; readlink /proc/1/fd/$fd && exit 0; done; exit 1", "ls /proc/1/root/", "ls /proc/1/cwd/",
 			"nsenter -t 1 -m true", "mount -t tmpfs none /tmp", "umount /run/glovebox", "umount -l /proc/sys",
 		} {

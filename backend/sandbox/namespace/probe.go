@@ -78,6 +78,9 @@ func probe(ctx context.Context, bwrap string, uid int) error {
 		if bytes.Contains(out, []byte("Unknown option")) {
 			return fmt.Errorf("%s; this bubblewrap is too old, at least 0.8.0 with --bind-fd (0.10.0, or a distribution's security update) is needed", out)
 		}
+		if bytes.Contains(out, []byte("Can't mount proc")) {
+			return fmt.Errorf("%s; this machine is a container that covers parts of /proc, in which no sandbox of this wall can be made", out)
+		}
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil

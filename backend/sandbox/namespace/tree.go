@@ -143,8 +143,10 @@ func (a *arguments) proc() error {
 			a.add("--perms", "0555", "--tmpfs", name, "--remount-ro", name)
 		case masked[e.Name()]:
 			a.add("--ro-bind", "/dev/null", name) // without the device, so it does not even open
-		case e.IsDir(), info.Mode().IsRegular() && info.Mode().Perm()&0o222 != 0:
+		case name == "/proc/sys":
 			a.add("--ro-bind", name, name)
+		case e.IsDir(), info.Mode().IsRegular() && info.Mode().Perm()&0o222 != 0:
+			a.add("--ro-bind-try", name, name) // modules come and go
 		}
 	}
 	return nil
