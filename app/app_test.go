@@ -1,0 +1,73 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+func TestListen_loopbackOnly(t *testing.T) {
+	for _, addr := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0", "example.com:0", "127.evil.com:0", "nonsense"} {
+		l, err := listen(addr)
+		if err == nil {
+			l.Close()
+		}
+		if field := new(sandbox.FieldError); !errors.As(err, &field) || field.Field != "addr" {
+			t.Errorf("listen(%q) = %v, want a fault of addr", addr, err)
+		}
+	}
+	for _, addr := range []string{"127.0.0.1:0", "localhost:0"} {
+		l, err := listen(addr)
+		if err != nil {
+			t.Errorf("listen(%q) = %v", addr, err)
+			continue
+		}
+		l.Close()
+	}
+}
+
+func TestIdentity_isMadeOnceAndPrivate(t *testing.T) {
+	dir := t.TempDir()
+	first, err := loadIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := loadIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.instance != second.instance || first.token != second.token || string(first.secret) != string(second.secret) {
+		t.Error("the identity changed between two starts")
+	}
+	if len(first.secret) != 32 || len(first.token) != 64 || first.token == first.instance {
+		t.Errorf("secret of %d bytes, token of %d characters", len(first.secret), len(first.token))
+	}
+	for _, name := range []string{"secret", tokenFile, "instance"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v, want 0600", name, info.Mode().Perm())
+		}
+	}
+	if next, err := renew(dir, tokenFile, tokenBytes); err != nil || next == first.token {
+		t.Errorf("renew() = the same token, %v", err)
+	}
+}
+
+func TestPrintable_cannotDriveATerminal(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain é 日本\n\t":     "plain é 日本\n\t",
+		"\x1b[31mred\x1b[0m": "[31mred[0m",
+		"\x1b]0;title\a":     "]0;title",
+		"\u009b2J\x7f\r":     "2J",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
