@@ -15,8 +15,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -107,10 +109,11 @@ func (e *Env) Close() error {
 		}
 	}
 	e.mu.Lock()
-	for o := range e.held {
+	held := slices.Collect(maps.Keys(e.held))
+	e.mu.Unlock()
+	for _, o := range held {
 		o.r.Close()
 	}
-	e.mu.Unlock()
 	e.drains.Wait()
 	return nil
 }
