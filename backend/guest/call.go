@@ -125,11 +125,16 @@ func (c *call) pipes(overflow execenv.Overflow, stdin bool) (files [3]*os.File, 
 // must neither block nor get SIGPIPE, until the last of them has closed it.
 func (o *output) drain() {
 	defer o.r.Close()
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, 32<<10)
 	eof := false
+	var pace pacer
 	for {
 		n, err := o.r.Read(buf)
 		o.Write(buf[:n])
+		if n == len(buf) && n < maxRead {
+			buf = make([]byte, 2*n)
+		}
+		pace.after(n)
 		if err != nil {
 			eof = !errors.Is(err, os.ErrDeadlineExceeded)
 			break
@@ -150,6 +155,27 @@ func (o *output) drain() {
 			return
 		}
 	}
+}
+
+// maxRead is how much is read from a pipe at once at most.
+const maxRead = 256 << 10
+
+// pacer lets a busy stream of small pieces gather for a moment, so that each
+// wake-up carries more. A stream that was quiet before is not delayed.
+type pacer struct{ last time.Time }
+
+const (
+	smallPiece = 64 << 10
+	gatherTime = 400 * time.Microsecond
+)
+
+func (p *pacer) after(n int) {
+	now := time.Now()
+	if n < smallPiece && now.Sub(p.last) < gatherTime {
+		time.Sleep(gatherTime)
+		now = time.Now()
+	}
+	p.last = now
 }
 
 // drainRest captures what lies in the pipe now, and no more: a background child

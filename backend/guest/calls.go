@@ -27,6 +27,7 @@ import (
 const (
 	maxRunning  = 256     // commands at once
 	maxRings    = 8 << 20 // bytes of output that finished calls keep for readers
+	maxID       = 256     // bytes of a call id
 	maxFinished = 64      // finished calls that stay in memory
 	kindRun     = "run"
 )
@@ -87,7 +88,7 @@ func (s *calls) start(caller execenv.Caller, cmd execenv.Command, stdin bool) (*
 		return nil, fmt.Errorf("%d commands run already: %w", s.running, execenv.ErrBusy)
 	}
 	c := &call{
-		id: cmd.Call.ID, root: caller.RootTaskID, argv: cmd.Argv, startedAt: time.Now(),
+		id: cmd.Call.ID, root: caller.RootTaskID, argv: shorten(cmd.Argv), startedAt: time.Now(),
 		table: s.table, ready: make(chan struct{}), done: make(chan struct{}), killed: make(chan struct{}),
 	}
 	s.byID[c.id] = c
@@ -113,6 +114,9 @@ func (s *calls) check(cmd *execenv.Command) error {
 	if cmd.Call.ID == "" {
 		cmd.Call.ID = newID()
 	}
+	if len(cmd.Call.ID) > maxID {
+		return fmt.Errorf("a call id of %d bytes: %w", len(cmd.Call.ID), execenv.ErrInvalid)
+	}
 	if len(cmd.Argv) == 0 || cmd.Argv[0] == "" {
 		return fmt.Errorf("a command needs a program: %w", execenv.ErrInvalid)
 	}
@@ -133,6 +137,23 @@ func (s *calls) check(cmd *execenv.Command) error {
 		return fmt.Errorf("directory %q is not absolute: %w", cmd.Dir, execenv.ErrInvalid)
 	}
 	return nil
+}
+
+// shorten cuts arguments to what a list of calls shows of them.
+func shorten(argv []string) []string {
+	left := 4 << 10
+	var short []string
+	for _, a := range argv {
+		if left <= 0 {
+			return append(short, "…")
+		}
+		if len(a) > left {
+			a = strings.ToValidUTF8(a[:left], "") + "…"
+		}
+		short = append(short, a)
+		left -= len(a) + 1
+	}
+	return short
 }
 
 // recall finds an effect of the journal: its call, over and in memory again, or
@@ -166,7 +187,7 @@ func (s *calls) recall(id string) (*call, error) {
 func (s *calls) launch(c *call, caller execenv.Caller, cmd execenv.Command, stdin bool) error {
 	err := s.journal.Start(journal.Entry{
 		ID: c.id, Kind: kindRun, Root: caller.RootTaskID, Generation: caller.Generation,
-		Boot: s.boot, Argv: cmd.Argv, StartedAt: c.startedAt,
+		Boot: s.boot, Argv: c.argv, StartedAt: c.startedAt,
 	})
 	if err != nil {
 		return err
@@ -297,7 +318,7 @@ func (s *calls) settle(c *call) []execenv.Process {
 	}
 	s.mu.Unlock()
 	if ps := carried[c.proc.Mark]; ps != nil {
-		return ps
+		return ps[:min(len(ps), process.MaxNamed)]
 	}
 	return []execenv.Process{}
 }

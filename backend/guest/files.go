@@ -100,6 +100,9 @@ func (e *effects) once(ctx context.Context, kind string, caller execenv.Caller, 
 	if call.ID == "" {
 		return do(context.WithoutCancel(ctx)), nil
 	}
+	if len(call.ID) > maxID {
+		return ended{}, fmt.Errorf("a call id of %d bytes: %w", len(call.ID), execenv.ErrInvalid)
+	}
 	for {
 		e.mu.Lock()
 		running, ok := e.running[call.ID]

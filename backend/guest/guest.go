@@ -107,7 +107,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = os.MkdirAll(u.home, 0o700) // by the user's own rights; a HOME that is not there is no reason to fail
+	makeHome(u.home)
 
 	g.table, err = process.New(process.Options{
 		Tag: cfg.Tag, UID: u.uid, GID: u.gid, Groups: u.groups,
@@ -131,6 +131,20 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 		Version: wire.Version, GuestID: cfg.GuestID, BootID: g.hello.BootID,
 	}, cfg.PublicKey)
 	return g, nil
+}
+
+// makeHome makes the directory of HOME when it is not there: by the user, or,
+// where the user may not, by the guest for everybody, since it cannot give it
+// away. Programs cope with none, so a failure is no reason to stop.
+func makeHome(home string) {
+	if home == "" || isDir(home) || os.MkdirAll(home, 0o700) == nil {
+		return
+	}
+	raise(func() {
+		if os.MkdirAll(home, 0o755) == nil {
+			_ = os.Chmod(home, 0o777|os.ModeSticky)
+		}
+	})
 }
 
 // greet fills in what Hello says.

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 // place is a sandbox's worth of directories, with a guest that can be started
 // in it several times.
 type place struct {
-	t      *testing.T
+	t      testing.TB
 	cfg    wire.GuestConfig
 	secret []byte
 	shadow bool // the guest gets a pid namespace of its own
@@ -76,7 +77,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func newPlace(t *testing.T, change ...func(*place)) *place {
+func newPlace(t testing.TB, change ...func(*place)) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "g") // short: socket paths are
 	if err != nil {
@@ -146,15 +147,21 @@ func (p *place) start() *client.Client {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	cmd, log := p.cmd, p.log
+	cmd, log, c := p.cmd, p.log, p.client("guest-1", p.secret)
 	p.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		// Politely first, so that no command outlives the test.
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if c.Shutdown(ctx) != nil {
+			_ = cmd.Process.Kill()
+		}
+		stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+		defer stop()
 		_ = cmd.Wait()
 		if p.t.Failed() {
 			p.t.Logf("guest: %s", log)
 		}
 	})
-	c := p.client("guest-1", p.secret)
 	eventually(p.t, func() error {
 		_, err := c.Hello(p.t.Context())
 		return err
@@ -188,7 +195,7 @@ func shell(script string) execenv.Command {
 }
 
 // sh runs a script that is expected to run at all.
-func sh(t *testing.T, c *client.Client, script string) execenv.Outcome {
+func sh(t testing.TB, c *client.Client, script string) execenv.Outcome {
 	t.Helper()
 	o, err := c.Run(t.Context(), execenv.Caller{}, shell(script), nil)
 	if err != nil {

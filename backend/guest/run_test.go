@@ -20,7 +20,7 @@ import (
 
 // eventually waits for what another process is about to do. It polls, because
 // nothing else tells; the deadline is the test's own.
-func eventually(t *testing.T, f func() error) {
+func eventually(t testing.TB, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

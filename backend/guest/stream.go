@@ -72,6 +72,7 @@ func follow(w http.ResponseWriter, r *http.Request, c *call, stdout, stderr int6
 	if f.frame(wire.FrameStarted, 0, info) != nil || f.flush() != nil {
 		return
 	}
+	var pace pacer
 	for {
 		n1, wait1, err1 := f.piece(wire.FrameStdout, out)
 		n2, wait2, err2 := f.piece(wire.FrameStderr, errs)
@@ -82,6 +83,10 @@ func follow(w http.ResponseWriter, r *http.Request, c *call, stdout, stderr int6
 			break
 		}
 		if n1+n2 > 0 {
+			if n1+n2 < smallPiece && f.flush() != nil {
+				return
+			}
+			pace.after(n1 + n2)
 			continue
 		}
 		if f.flush() != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/glovebox-dev/glovebox/backend/guest/process"
 	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
@@ -24,10 +25,13 @@ type user struct {
 }
 
 // resolveUser reads what the config asks for. In the namespace wall there is
-// only one user to be: the guest's own.
+// only one user to be: the guest's own, and so it is for a guest that was put
+// into a container without the capabilities to change.
 func resolveUser(cfg wire.GuestConfig) (user, error) {
 	u := user{uid: os.Getuid(), gid: os.Getgid(), home: cfg.Home}
-	if cfg.Tag != wire.TagUTS && os.Geteuid() == 0 {
+	_, permitted, _ := process.Capabilities()
+	const change = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+	if cfg.Tag != wire.TagUTS && permitted&change == change {
 		switch cfg.User {
 		case "", "host":
 			var st unix.Stat_t

@@ -39,13 +39,14 @@ func (c *Client) Run(ctx context.Context, caller execenv.Caller, cmd execenv.Com
 	if cmd.Stdin != nil {
 		path += "?stdin=1"
 	}
-	f := &following{c: c, id: cmd.Call.ID, live: live}
+	if ctx.Err() != nil {
+		return execenv.Outcome{}, fmt.Errorf("run a command: %w", context.Cause(ctx))
+	}
+	f := &following{c: c, id: cmd.Call.ID, live: live, began: make(chan struct{})}
 	f.open = func(ctx context.Context) (*http.Response, error) {
 		return c.send(ctx, http.MethodPost, path, caller, bytes.NewReader(body))
 	}
-	if cmd.Stdin != nil {
-		f.stdin = cmd.Stdin
-	}
+	f.stdin = cmd.Stdin
 	return f.run(ctx)
 }
 
@@ -66,8 +67,9 @@ type following struct {
 
 	stdin io.Reader
 
-	stdout, stderr int64 // offsets that were handed out
-	joined         bool  // the guest is known to have the call
+	stdout, stderr int64         // offsets that were handed out
+	joined         bool          // the guest is known to have the call
+	began          chan struct{} // closed when joined is set by Run; nil in Follow
 }
 
 // run is follow for the one who started the call: the end of ctx ends it.
@@ -96,10 +98,18 @@ func (f *following) run(ctx context.Context) (execenv.Outcome, error) {
 		cause = err.Error()
 	}
 	report, err := f.c.Kill(life, f.id, cause)
-	if err != nil && errors.Is(err, errUnknownCall) {
-		cancel() // it never came to the guest, or was refused
+	var r result
+	if errors.Is(err, errUnknownCall) {
+		// The command's own request may still be on its way.
+		select {
+		case <-f.began:
+			report, err = f.c.Kill(life, f.id, cause)
+			r = <-done
+		case r = <-done:
+		}
+	} else {
+		r = <-done
 	}
-	r := <-done
 	switch {
 	case r.err == nil:
 		r.o.Interrupted = true
@@ -185,7 +195,10 @@ func (f *following) attempt(ctx context.Context) (o execenv.Outcome, progress bo
 		progress = true
 		switch frame.Kind {
 		case wire.FrameStarted:
-			f.joined = true
+			if !f.joined {
+				f.joined = true
+				close(f.began)
+			}
 			if f.stdin != nil {
 				feeding = make(chan struct{})
 				in := f.stdin

@@ -14,7 +14,6 @@ package journal
 
 import (
 	"bufio"
-	"bytes"
 	"container/list"
 	"encoding/json"
 	"errors"
@@ -188,7 +187,11 @@ func (j *Journal) add(l line) error {
 	if err != nil {
 		return fmt.Errorf("encode a journal line: %w", err)
 	}
-	text = append(text, '\n')
+	return j.put(l, append(text, '\n'))
+}
+
+// put writes text, which is l encoded, and folds l in. mu is held.
+func (j *Journal) put(l line, text []byte) error {
 	if n, err := j.f.Write(text); err != nil {
 		if n > 0 { // leave no half line for the next one to be glued to
 			err = errors.Join(err, j.f.Truncate(j.size))
@@ -212,11 +215,17 @@ func (j *Journal) Start(e Entry) error {
 	return j.add(line{Started: &e})
 }
 
-// Finish keeps body, JSON, as the outcome of a started effect.
+// Finish keeps body, JSON on one line, as the outcome of a started effect.
 func (j *Journal) Finish(id string, body []byte) error {
+	quoted, err := json.Marshal(id)
+	if err != nil {
+		return fmt.Errorf("encode a journal line: %w", err)
+	}
+	// By hand: a body may be megabytes, which an encoder would read through.
+	text := fmt.Appendf(nil, `{"outcome":{"id":%s,"body":%s}}`+"\n", quoted, body)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.add(line{Outcome: &outcome{id, body}}); err != nil {
+	if err := j.put(line{Outcome: &outcome{ID: id}}, text); err != nil {
 		return err
 	}
 	for j.bodies > MaxOutcomes && j.done.Len() > 1 {
@@ -335,24 +344,20 @@ func (j *Journal) copyFrom(old *Journal) error {
 			return err
 		}
 	}
-	finished := func(r *record) error {
-		text, err := old.read(r)
-		if err != nil {
-			return err
-		}
-		var l line
-		if err := json.Unmarshal(bytes.TrimSpace(text), &l); err != nil {
-			return err
-		}
-		return j.add(l)
-	}
 	for _, r := range old.known {
-		if err := j.add(line{Started: &r.Entry}); err != nil {
+		e := r.Entry
+		e.Finished = false // until its outcome follows
+		if err := j.add(line{Started: &e}); err != nil {
 			return err
 		}
 	}
 	for e := old.done.Front(); e != nil; e = e.Next() {
-		if err := finished(e.Value.(*record)); err != nil {
+		r := e.Value.(*record)
+		text, err := old.read(r)
+		if err == nil {
+			err = j.put(line{Outcome: &outcome{ID: r.ID}}, text)
+		}
+		if err != nil {
 			return err
 		}
 	}

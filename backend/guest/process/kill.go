@@ -10,6 +10,10 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 )
 
+// MaxNamed is how many processes a report names at most, so that it fits into
+// one frame after a fork bomb too.
+const MaxNamed = 1000
+
 const (
 	grace     = 300 * time.Millisecond // between the request to end and the order
 	killTime  = 5 * time.Second        // the longest that a kill may take
@@ -38,7 +42,9 @@ func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
 		for _, m := range ms {
 			if !seen[m.PID] {
 				seen[m.PID] = true
-				report.Killed = append(report.Killed, m.Process)
+				if len(report.Killed) < MaxNamed {
+					report.Killed = append(report.Killed, m.Process)
+				}
 			}
 		}
 	}
@@ -102,9 +108,11 @@ func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
 		}
 		if time.Now().After(end) || stuck && time.Since(dying) >= stuckTime {
 			for _, m := range ms {
-				if m.state == 'D' {
+				switch {
+				case len(report.Stuck)+len(report.Left) == MaxNamed:
+				case m.state == 'D':
 					report.Stuck = append(report.Stuck, m.Process)
-				} else {
+				default:
 					report.Left = append(report.Left, m.Process)
 				}
 			}
