@@ -368,9 +368,7 @@ func (c *cli) imageCommand() *cobra.Command {
 				return usageError{errors.New("only the tiny image can be built in this version: glovebox image build --tiny")}
 			}
 			return c.withClient(cmd.Context(), func(client *apiClient) error {
-				var built struct {
-					Image string `json:"image"`
-				}
+				var built httpapi.Image
 				start := time.Now()
 				if err := client.call(cmd.Context(), "POST", "/images/tiny", nil, &built); err != nil {
 					return err

@@ -135,6 +135,11 @@ type About struct {
 	Images       []string     `json:"images"` // local ones, on the docker wall
 }
 
+// Image names an image that was made.
+type Image struct {
+	Image string `json:"image"`
+}
+
 // WallInfo says whether a wall can be used, what it is worth, and what to do
 // where it cannot.
 type WallInfo struct {

@@ -25,32 +25,50 @@ var (
 // client leaves: half a release is worse than a late one.
 const commandTime = 2 * time.Minute
 
+// route is one line of the API: what it is for, what it takes and answers. The
+// OpenAPI document is made of the same table.
+type route struct {
+	method, path string // path below /api/v1
+	does         string
+	in, out      any // a body's type, by an empty value of it; nil for none
+	handle       http.HandlerFunc
+}
+
+func (s *Server) table() []route {
+	done := Accepted{}
+	return []route{
+		{"GET", "/about", "Say what this server is and can offer.", nil, About{}, s.about},
+		{"GET", "/doctor", "Check what a session needs, by using it.", nil, Doctor{}, s.doctor},
+		{"GET", "/openapi.json", "This document.", nil, nil, s.openapi},
+		{"GET", "/events", "Upgrade to the events socket; its messages are frames.", nil, Frame{}, s.events},
+		{"POST", "/images/tiny", "Make the tiny image.", nil, Image{}, s.buildTiny},
+		{"POST", "/token", "Make a new token and end the sockets of the former one.", nil, nil, s.rotateToken},
+
+		{"GET", "/sessions", "List the sessions, newest first.", nil, []Session{}, s.listSessions},
+		{"POST", "/sessions", "Open a session.", OpenRequest{}, done, s.openSession},
+		{"GET", "/sessions/{id}", "Show a session.", nil, Session{}, s.showSession},
+		{"PATCH", "/sessions/{id}", "Rename a session.", RenameRequest{}, done, s.renameSession},
+		{"GET", "/sessions/{id}/events", "Read a page of a session's log, after ?after=SEQ.", nil, []task.Event{}, s.sessionEvents},
+		{"GET", "/sessions/{id}/container", "Read a sandbox's card back from the engine, the kernel and the guest.", nil, Container{}, s.container},
+		{"POST", "/sessions/{id}/messages", "Send a message, which starts a turn or joins the running one.", MessageRequest{}, done, s.sendMessage},
+		{"POST", "/sessions/{id}/approvals/{call}", "Decide about a call that waits.", DecisionRequest{}, done, s.decide},
+		{"POST", "/sessions/{id}/interrupt", "Stop the turn.", nil, done, s.command((*session.Service).Interrupt)},
+		{"POST", "/sessions/{id}/attach", "Reconnect to the sandbox, and start it when it is stopped.", nil, done, s.command((*session.Service).Attach)},
+		{"POST", "/sessions/{id}/start", "The same as attach, by the word that a stopped sandbox's button has.", nil, done, s.command((*session.Service).Attach)},
+		{"POST", "/sessions/{id}/stop", "Stop the sandbox and keep its contents.", nil, done, s.command((*session.Service).Stop)},
+		{"POST", "/sessions/{id}/release", "Let go of the sandbox: remove, keep or stop it.", ReleaseRequest{}, done, s.release},
+		{"POST", "/sessions/{id}/reprovision", "Make a new sandbox for a session whose own is gone.", nil, done, s.command((*session.Service).Reprovision)},
+		{"POST", "/sessions/{id}/close", "End the session and remove its sandbox.", nil, done, s.command((*session.Service).Close)},
+		{"POST", "/sessions/{id}/tools", "Make one tool call by hand and wait for its result.", ToolRequest{}, ToolResponse{}, s.callTool},
+		{"GET", "/sessions/{id}/exec", "Upgrade to a socket that runs one command.", ExecRequest{}, ExecResult{}, s.exec},
+	}
+}
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/about", s.about)
-	mux.HandleFunc("GET /api/v1/doctor", s.doctor)
-	mux.HandleFunc("POST /api/v1/images/tiny", s.buildTiny)
-	mux.HandleFunc("POST /api/v1/token", s.rotateToken)
-	mux.HandleFunc("GET /api/v1/events", s.events)
-
-	mux.HandleFunc("GET /api/v1/sessions", s.listSessions)
-	mux.HandleFunc("POST /api/v1/sessions", s.openSession)
-	mux.HandleFunc("GET /api/v1/sessions/{id}", s.showSession)
-	mux.HandleFunc("PATCH /api/v1/sessions/{id}", s.renameSession)
-	mux.HandleFunc("GET /api/v1/sessions/{id}/events", s.sessionEvents)
-	mux.HandleFunc("GET /api/v1/sessions/{id}/container", s.container)
-	mux.HandleFunc("POST /api/v1/sessions/{id}/messages", s.sendMessage)
-	mux.HandleFunc("POST /api/v1/sessions/{id}/approvals/{call}", s.decide)
-	mux.HandleFunc("POST /api/v1/sessions/{id}/interrupt", s.command((*session.Service).Interrupt))
-	mux.HandleFunc("POST /api/v1/sessions/{id}/attach", s.command((*session.Service).Attach))
-	mux.HandleFunc("POST /api/v1/sessions/{id}/start", s.command((*session.Service).Attach))
-	mux.HandleFunc("POST /api/v1/sessions/{id}/stop", s.command((*session.Service).Stop))
-	mux.HandleFunc("POST /api/v1/sessions/{id}/release", s.release)
-	mux.HandleFunc("POST /api/v1/sessions/{id}/reprovision", s.command((*session.Service).Reprovision))
-	mux.HandleFunc("POST /api/v1/sessions/{id}/close", s.command((*session.Service).Close))
-	mux.HandleFunc("POST /api/v1/sessions/{id}/tools", s.callTool)
-	mux.HandleFunc("GET /api/v1/sessions/{id}/exec", s.exec)
-
+	for _, r := range s.table() {
+		mux.HandleFunc(r.method+" /api/v1"+r.path, r.handle)
+	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusNotFound, ErrorResponse{ErrorBody{Code: "unknown_route", Message: r.Method + " " + r.URL.Path + " is not part of this API"}})
 	})
@@ -115,7 +133,7 @@ func (s *Server) buildTiny(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	reply(w, http.StatusAccepted, map[string]string{"image": ref})
+	reply(w, http.StatusAccepted, Image{Image: ref})
 }
 
 // rotateToken makes a new token, which only the owner of the data directory can
