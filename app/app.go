@@ -51,6 +51,7 @@ type App struct {
 	docker   *docker.Provider
 	bwrap    *namespace.Provider
 	lifetime *lifetime.Manager
+	local    *localBinder
 	sessions *session.Service
 	server   *httpapi.Server
 	listener net.Listener
@@ -111,11 +112,12 @@ func (a *App) build() error {
 			a.sessions.Observe(root, r, c, detail)
 		},
 	})
+	a.local = &localBinder{workspace: a.workspaceOf, log: a.log, envs: map[string]*local.Env{}}
 	sandboxed := container.New(container.Options{Channels: a.lifetime})
 	router := execenv.NewRouter(map[string]execenv.Binder{
 		string(sandbox.WallDocker):    sandboxed,
 		string(sandbox.WallNamespace): sandboxed,
-		string(sandbox.WallLocal):     &localBinder{workspace: a.workspaceOf, log: a.log, envs: map[string]*local.Env{}},
+		string(sandbox.WallLocal):     a.local,
 	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: tools.Standard(),
@@ -207,6 +209,9 @@ func (a *App) close() error {
 			errs = append(errs, err)
 		}
 	}
+	if a.local != nil {
+		errs = append(errs, a.local.close())
+	}
 	if a.lifetime != nil {
 		errs = append(errs, a.lifetime.Close())
 	}
@@ -282,4 +287,16 @@ func (b *localBinder) Bind(ctx context.Context, rootTaskID string, _ execenv.Cal
 	}
 	b.envs[rootTaskID] = env
 	return env, nil
+}
+
+// close ends what commands on the host have left running.
+func (b *localBinder) close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, env := range b.envs {
+		errs = append(errs, env.Close())
+	}
+	clear(b.envs)
+	return errors.Join(errs...)
 }
