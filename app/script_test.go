@@ -1,6 +1,8 @@
 package app
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,12 +36,33 @@ func setupScript(env *testscript.Env) error {
 	if err := os.Chmod(env.WorkDir, 0o755); err != nil {
 		return err
 	}
-	env.Setenv("GLOVEBOX_DATA", filepath.Join(env.WorkDir, "data"))
+	data := filepath.Join(env.WorkDir, "data")
+	env.Setenv("GLOVEBOX_DATA", data)
+	env.Defer(func() { closeSessions(env.T(), data) }) // also where the scenario stopped half-way
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	if host, ok := os.LookupEnv("DOCKER_HOST"); ok {
 		env.Setenv("DOCKER_HOST", host)
 	}
 	return nil
+}
+
+// closeSessions removes the sandboxes of every session of a data directory.
+func closeSessions(t testscript.T, data string) {
+	out, err := glovebox("ls", "--json", "--data", data).Output()
+	if err != nil {
+		return // no scenario left anything that can be listed
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var s struct {
+			ID string `json:"session_id"`
+		}
+		if err := d.Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := glovebox("close", s.ID, "--data", data).CombinedOutput(); err != nil {
+			t.Fatal(string(out))
+		}
+	}
 }
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
