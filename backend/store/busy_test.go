@@ -18,17 +18,19 @@ import (
 )
 
 func TestStore_manyWritersAndReaders(t *testing.T) {
-	const writers, each, watchers = 16, 200, 8
+	const writers, each, atOnce, watchers = 16, 200, 5, 8
 	var hub stream.Hub
 	s := open(t, t.TempDir(), store.Options{Bell: hub.Ring})
 	create(t, s, "r")
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
 	var wg sync.WaitGroup
 	for range watchers {
 		wg.Go(func() {
 			bell := hub.Subscribe()
 			defer bell.Close()
 			for seq := int64(0); seq < 1+writers*each; {
-				events, err := s.Events(t.Context(), store.Query{After: seq, RootTaskID: "r"})
+				events, err := s.Events(ctx, store.Query{After: seq, RootTaskID: "r"})
 				if err != nil {
 					t.Errorf("Events() = %v", err)
 					return
@@ -43,7 +45,7 @@ func TestStore_manyWritersAndReaders(t *testing.T) {
 				if len(events) == 0 {
 					select {
 					case <-bell.C():
-					case <-t.Context().Done():
+					case <-ctx.Done():
 						t.Error("a reader never saw the last event")
 						return
 					}
@@ -53,13 +55,18 @@ func TestStore_manyWritersAndReaders(t *testing.T) {
 	}
 	for w := range writers {
 		wg.Go(func() {
+			var events []task.Event
 			for i := range each {
 				e, err := task.Encode("r", "r", 0, start, task.TaskWoken{Cause: fmt.Sprint(w, " ", i)})
-				if err == nil {
-					_, err = s.Append(t.Context(), e)
-				}
 				if err != nil {
+					t.Error(err)
+				}
+				events = append(events, e)
+			}
+			for some := range slices.Chunk(events, atOnce) {
+				if _, err := s.Append(ctx, some...); err != nil {
 					t.Errorf("writer %d: %v", w, err)
+					giveUp() // the readers wait for events that will not come
 					return
 				}
 			}

@@ -58,6 +58,12 @@ type Store struct {
 	writer *sql.DB // one connection
 	reader *sql.DB // cannot write
 
+	// turn lets writers in one by one, in the order in which they came: the pool
+	// of database/sql would let any of them in, and some would starve. Its
+	// capacity is one, for the one that writes.
+	turn    chan struct{}
+	blocked bool // guarded by turn: the last transaction found the file locked
+
 	closing  sync.Once
 	closeErr error
 }
@@ -82,7 +88,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locate the store: %w", err)
 	}
-	s := &Store{log: o.Log.With("component", "store"), bell: o.Bell, path: path, busy: o.BusyTimeout}
+	s := &Store{log: o.Log.With("component", "store"), bell: o.Bell, path: path, busy: o.BusyTimeout, turn: make(chan struct{}, 1)}
 	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", path, explain(ctx, err))
 	}
@@ -157,32 +163,28 @@ func (s *Store) uri(q url.Values) string {
 
 // write runs fn in one transaction that holds the write lock from its start.
 func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
-	conn, err := s.writing(ctx)
+	began := time.Now()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.blocked && time.Since(began) >= s.busy {
+		// Whoever stood in line for the whole timeout while another program held
+		// the lock is told now, and does not wait as long once more.
+		return ErrBusy
+	}
+	tx, err := s.writer.BeginTx(ctx, nil)
+	err = explain(ctx, err)
+	s.blocked = errors.Is(err, ErrBusy)
 	if err != nil {
 		return err
-	}
-	defer conn.Close() // back to the pool; the transaction's own error is the one that counts
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return explain(ctx, err)
 	}
 	if err := fn(tx); err != nil {
 		return errors.Join(explain(ctx, err), ended(tx.Rollback()))
 	}
 	return explain(ctx, tx.Commit())
-}
-
-// writing waits for the writing connection no longer than its owner may wait for
-// the file: behind an outside lock, a queue of callers would otherwise be told
-// one by one.
-func (s *Store) writing(ctx context.Context) (*sql.Conn, error) {
-	bounded, cancel := context.WithTimeout(ctx, s.busy)
-	defer cancel()
-	conn, err := s.writer.Conn(bounded)
-	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return nil, ErrBusy
-	}
-	return conn, explain(ctx, err)
 }
 
 // ended drops the error of rolling back a transaction that its context or
