@@ -56,6 +56,7 @@ type place struct {
 	cfg    wire.GuestConfig
 	secret []byte
 	shadow bool // the guest gets a pid namespace of its own
+	docker bool // and the rights that it has in a container
 	cmd    *exec.Cmd
 	log    *lockedBuffer
 }
@@ -128,6 +129,8 @@ func uts(p *place) { p.cfg.Tag = wire.TagUTS; p.own(0) }
 
 func withNamespace(p *place) { p.shadow = true }
 
+func asInDocker(p *place) { p.docker = true }
+
 // start starts a guest and returns a client of it.
 func (p *place) start() *client.Client {
 	p.t.Helper()
@@ -137,6 +140,9 @@ func (p *place) start() *client.Client {
 	}
 	argv := []string{binary, "serve", "--config", string(cfg)}
 	attr := &syscall.SysProcAttr{}
+	if p.docker {
+		argv = append([]string{"setpriv", "--no-new-privs", "--bounding-set=-all,+setuid,+setgid,+kill,+setpcap"}, argv...)
+	}
 	if p.shadow {
 		attr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 		argv = append([]string{"/bin/sh", "-c", `mount --make-rprivate / && mount -t proc proc /proc && exec "$@"`, "sh"}, argv...)

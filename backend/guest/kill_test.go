@@ -18,7 +18,7 @@ import (
 var walls = map[string][]func(*place){
 	"group":                  nil,
 	"uts":                    {uts},
-	"group in a namespace":   {withNamespace},
+	"group as in docker":     {withNamespace, asInDocker},
 	"uts in a pid namespace": {uts, withNamespace},
 }
 
@@ -74,6 +74,26 @@ func TestKill_hostileTrees(t *testing.T) {
 			stop()
 			if o := <-other; !o.Interrupted || len(o.Kill.Killed) < 2 {
 				t.Errorf("the parallel call: %+v", o)
+			}
+		})
+	}
+}
+
+func TestKill_growingTree(t *testing.T) {
+	for wall, change := range walls {
+		t.Run(wall, func(t *testing.T) {
+			p := newPlace(t, change...)
+			c := p.start()
+			// It branches six times and no more: a real one, if the kill were
+			// to fail, would take the machine down with the test.
+			cmd := shell("b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 30; }; b 6")
+			cmd.Timeout = 500 * time.Millisecond
+			o, err := c.Run(t.Context(), execenv.Caller{}, cmd, nil)
+			if err != nil || !o.TimedOut || len(o.Kill.Left) > 0 || len(o.Kill.Killed) < 50 {
+				t.Errorf("%d killed, left %v in %d rounds and %v, %v", len(o.Kill.Killed), o.Kill.Left, o.Kill.Rounds, o.Kill.Took, err)
+			}
+			if o := sh(t, c, "echo next"); text(o.Stdout) != "next\n" {
+				t.Errorf("the next call: %+v", o)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ const MaxNamed = 1000
 const (
 	grace     = 300 * time.Millisecond // between the request to end and the order
 	killTime  = 5 * time.Second        // the longest that a kill may take
+	pursuits  = 24                     // kills that follow one which was too short
 	stuckTime = 250 * time.Millisecond // in state D after SIGKILL: not waited for
 )
 
@@ -30,43 +31,43 @@ func (t *Table) Kill(mark *Mark, cause string) execenv.KillReport {
 	report := execenv.KillReport{Cause: cause, BestEffort: bestEffort}
 	if t.marks.pin(mark) {
 		t.raise(func() { t.kill(mark, &report, start.Add(killTime)) })
-		t.marks.unpin(mark)
+		if len(report.Left) == 0 {
+			t.marks.unpin(mark)
+		} else {
+			t.wg.Go(func() { t.pursue(mark) })
+		}
 	}
 	report.Took = time.Since(start)
 	return report
 }
 
-func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
-	seen := map[int]bool{}
-	note := func(ms []member) {
-		for _, m := range ms {
-			if !seen[m.PID] {
-				seen[m.PID] = true
-				if len(report.Killed) < MaxNamed {
-					report.Killed = append(report.Killed, m.Process)
-				}
-			}
+// pursue goes on after a report that named survivors: what outgrew one kill, as
+// a fork bomb without a limit on a busy machine does, must not be left to grow.
+func (t *Table) pursue(mark *Mark) {
+	defer t.marks.unpin(mark)
+	for range pursuits {
+		select {
+		case <-t.life:
+			return
+		default:
+		}
+		var report execenv.KillReport
+		t.raise(func() { t.kill(mark, &report, time.Now().Add(killTime)) })
+		if len(report.Left) == 0 {
+			return
 		}
 	}
-	of := func() (ms []member, settled bool) {
-		all, settled := t.scan()
-		for _, m := range all {
-			if m.key == mark.key {
-				ms = append(ms, m)
-			}
-		}
-		return ms, settled
-	}
+}
 
-	ms, settled := of()
-	note(ms)
+func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
+	v := &victims{t: t, key: mark.key, report: report, seen: map[int]bool{}, frozen: map[int]bool{}}
+	ms, _ := v.living()
 	t.signal(ms, unix.SIGTERM)
 	t.await(ms, time.Now().Add(grace))
 
 	var dying time.Time // since when nothing but state D is left
 	for unsettled := 0; ; {
-		ms, settled = of()
-		note(ms)
+		ms, settled := v.living()
 		if len(ms) == 0 {
 			// Where others come and go all the time, no scan is ever quiet.
 			if unsettled++; settled || unsettled > 4 {
@@ -76,26 +77,11 @@ func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
 		}
 		unsettled = 0
 		report.Rounds++
-		frozen := map[int]bool{}
-		for range 50 {
-			var running []member
-			for _, m := range ms {
-				if !frozen[m.PID] {
-					frozen[m.PID] = true
-					running = append(running, m)
-				}
-			}
-			if len(running) == 0 {
-				break
-			}
-			t.signal(running, unix.SIGSTOP)
-			ms, _ = of()
-			note(ms)
-		}
-		t.signal(ms, unix.SIGKILL)
+		v.freeze(end)
+		v.kill()
 		t.await(ms, minTime(end, time.Now().Add(stuckTime)))
 
-		ms, _ = of()
+		ms, _ = v.living()
 		stuck := len(ms) > 0
 		for _, m := range ms {
 			stuck = stuck && m.state == 'D'
@@ -106,17 +92,81 @@ func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
 		case dying.IsZero():
 			dying = time.Now()
 		}
-		if time.Now().After(end) || stuck && time.Since(dying) >= stuckTime {
-			for _, m := range ms {
-				switch {
-				case len(report.Stuck)+len(report.Left) == MaxNamed:
-				case m.state == 'D':
-					report.Stuck = append(report.Stuck, m.Process)
-				default:
-					report.Left = append(report.Left, m.Process)
-				}
-			}
+		if len(ms) > 0 && time.Now().After(end) || stuck && time.Since(dying) >= stuckTime {
+			v.giveUp(ms)
 			return
+		}
+	}
+}
+
+// victims are the processes that one kill has met.
+type victims struct {
+	t      *Table
+	key    uint64
+	report *execenv.KillReport
+	seen   map[int]bool
+	frozen map[int]bool
+}
+
+// living returns the members that a scan finds.
+func (v *victims) living() (ms []member, settled bool) {
+	all, settled := v.t.scan(nil)
+	for _, m := range all {
+		if m.key == v.key {
+			v.note(m)
+			ms = append(ms, m)
+		}
+	}
+	return ms, settled
+}
+
+func (v *victims) note(m member) {
+	if !v.seen[m.PID] {
+		v.seen[m.PID] = true
+		if len(v.report.Killed) < MaxNamed {
+			v.report.Killed = append(v.report.Killed, m.Process)
+		}
+	}
+}
+
+// freeze stops members as it meets them, until two scans in a row meet no new
+// one. A member is stopped before the scan goes on, and children have higher
+// numbers than their parents, so one scan runs after a tree that grows.
+func (v *victims) freeze(end time.Time) {
+	for quiet := 0; quiet < 2 && time.Now().Before(end); quiet++ {
+		_, _ = v.t.scan(func(pid int, look func() (member, bool)) {
+			if v.frozen[pid] {
+				return // it can neither end nor fork by itself
+			}
+			if m, ok := look(); ok && m.key == v.key {
+				_ = unix.Kill(pid, unix.SIGSTOP)
+				v.frozen[pid] = true
+				v.note(m)
+				quiet = -1
+			}
+		})
+	}
+}
+
+// kill ends what is frozen. Nothing else does, so the numbers are still theirs.
+func (v *victims) kill() {
+	for pid := range v.frozen {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	clear(v.frozen)
+}
+
+// giveUp names what is left when the time is over.
+func (v *victims) giveUp(ms []member) {
+	r := v.report
+	for _, m := range ms {
+		switch {
+		case len(r.Stuck)+len(r.Left) == MaxNamed:
+			return
+		case m.state == 'D':
+			r.Stuck = append(r.Stuck, m.Process)
+		default:
+			r.Left = append(r.Left, m.Process)
 		}
 	}
 }

@@ -24,8 +24,9 @@ type member struct {
 
 // scan returns every process that carries a mark and is not a zombie. settled
 // says that nothing vanished meanwhile: what does may have forked, and a child
-// whose number is lower than its parent's is then missed.
-func (t *Table) scan() (all []member, settled bool) {
+// whose number is lower than its parent's is then missed. With visit set, that
+// is called for each number instead, and looks or not.
+func (t *Table) scan(visit func(pid int, look func() (member, bool))) (all []member, settled bool) {
 	dir, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, false
@@ -45,6 +46,13 @@ func (t *Table) scan() (all []member, settled bool) {
 		for _, name := range names {
 			pid, err := strconv.Atoi(name)
 			if err != nil || pid == t.self {
+				continue
+			}
+			if visit != nil {
+				visit(pid, func() (member, bool) {
+					m, carries, _ := t.look(pid, buf)
+					return m, carries
+				})
 				continue
 			}
 			m, carries, err := t.look(pid, buf)
@@ -127,7 +135,7 @@ func (t *Table) used() (used map[uint64][]execenv.Process, settled bool) {
 	used = map[uint64][]execenv.Process{}
 	t.raise(func() {
 		var all []member
-		all, settled = t.scan()
+		all, settled = t.scan(nil)
 		for _, m := range all {
 			used[m.key] = append(used[m.key], m.Process)
 		}
