@@ -14,7 +14,7 @@ ARGS    ?=
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
 
-test: setup-test build check ui-test go-test
+test: setup-test build check ui-test e2e go-test
 
 .PHONY: setup-run setup-test
 setup-run:
@@ -51,6 +51,10 @@ check:
 # Every package, with the race detector and the real engine, bubblewrap and browser.
 go-test:
 	go test -race -timeout 20m ./...
+
+# The screen in a browser: over a canned server, and over the program itself.
+e2e: build
+	cd frontend && npm run e2e
 
 ui-test: frontend/node_modules/.package-lock.json
 	cd frontend && npm run check && npm test

@@ -21,9 +21,13 @@ type Card struct {
 	Err         error
 }
 
-// Container reads the card of a session's sandbox.
+// Container reads the card of a session's sandbox. A session that has none has
+// an empty card that says so.
 func (s *Service) Container(ctx context.Context, id string) (Card, error) {
 	v, err := s.walled(ctx, id)
+	if errors.Is(err, ErrNotBound) || errors.Is(err, sandbox.ErrUnsupported) {
+		return Card{Err: err}, nil
+	}
 	if err != nil {
 		return Card{}, err
 	}
