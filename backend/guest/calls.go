@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -282,9 +281,12 @@ func (s *calls) fork(c *call, cmd execenv.Command, stdin bool) (failed *execenv.
 	return nil, fmt.Errorf("start %s: %w", cmd.Argv[0], err)
 }
 
+// isDir reports whether path is a directory. One that was removed on the host
+// while it was mounted here can still be entered, but no name leads to it any
+// more and nothing can be made in it: that is none.
 func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	var st unix.Stat_t
+	return unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Nlink > 0
 }
 
 // complain makes c one that ended with code before it began.

@@ -5,8 +5,10 @@ package guest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,16 +19,16 @@ import (
 
 func (g *Guest) fileRoutes(mux *http.ServeMux) {
 	s := g.files
-	handle(mux, wire.PathRead, s.ReadFile)
-	handle(mux, wire.PathStat, func(ctx context.Context, r wire.PathRequest) (execenv.FileInfo, error) {
+	handle(mux, g, wire.PathRead, s.ReadFile)
+	handle(mux, g, wire.PathStat, func(ctx context.Context, r wire.PathRequest) (execenv.FileInfo, error) {
 		return s.Stat(ctx, r.Path)
 	})
-	handle(mux, wire.PathList, func(ctx context.Context, r wire.PathRequest) (execenv.ListResult, error) {
+	handle(mux, g, wire.PathList, func(ctx context.Context, r wire.PathRequest) (execenv.ListResult, error) {
 		return s.List(ctx, r.Path)
 	})
-	handle(mux, wire.PathGlob, s.Glob)
-	handle(mux, wire.PathGrep, s.Grep)
-	handle(mux, wire.PathSnapshot, s.Snapshot)
+	handle(mux, g, wire.PathGlob, s.Glob)
+	handle(mux, g, wire.PathGrep, s.Grep)
+	handle(mux, g, wire.PathSnapshot, s.Snapshot)
 
 	effect(mux, g, wire.PathWrite, s.WriteFile, func(r execenv.WriteRequest) execenv.Call { return r.Call })
 	effect(mux, g, wire.PathEdit, s.EditFile, func(r execenv.EditRequest) execenv.Call { return r.Call })
@@ -37,7 +39,7 @@ func (g *Guest) fileRoutes(mux *http.ServeMux) {
 }
 
 // handle serves an operation without effects.
-func handle[Req, Res any](mux *http.ServeMux, path string, do func(context.Context, Req) (Res, error)) {
+func handle[Req, Res any](mux *http.ServeMux, g *Guest, path string, do func(context.Context, Req) (Res, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var req Req
 		if err := decode(w, r, &req); err != nil {
@@ -46,11 +48,25 @@ func handle[Req, Res any](mux *http.ServeMux, path string, do func(context.Conte
 		}
 		res, err := do(r.Context(), req)
 		if err != nil {
-			fail(w, err)
+			fail(w, g.missing(err))
 			return
 		}
 		answer(w, res)
 	})
+}
+
+// missing turns the error of a path that is not there into that of a workspace
+// that is not there, where that is why.
+func (g *Guest) missing(err error) error {
+	var p *execenv.PathError
+	dir := g.cfg.Workdir
+	if !errors.As(err, &p) || !errors.Is(err, execenv.ErrNotFound) || isDir(dir) {
+		return err
+	}
+	if p.Path != dir && !strings.HasPrefix(p.Path, strings.TrimSuffix(dir, "/")+"/") {
+		return err
+	}
+	return &execenv.PathError{Path: dir, Err: execenv.ErrWorkdirGone}
 }
 
 // effect serves an operation that happens once for each call id.
@@ -70,7 +86,7 @@ func effect[Req, Res any](mux *http.ServeMux, g *Guest, path string, do func(con
 					return ended{Body: body}
 				}
 			}
-			e, status := wire.EncodeError(err)
+			e, status := wire.EncodeError(g.missing(err))
 			return ended{Error: &e, Status: status}
 		})
 		switch {

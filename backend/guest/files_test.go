@@ -117,3 +117,22 @@ func TestRootByChoiceCanInstallPackages(t *testing.T) {
 		t.Errorf("root can reach the guest, which Hello must say: %+v, %v", h, err)
 	}
 }
+
+func TestFiles_workspaceMissing(t *testing.T) {
+	p := newPlace(t)
+	c := p.start()
+	if err := os.RemoveAll(p.cfg.Workdir); err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(p.cfg.Workdir, "file")
+	_, read := c.ReadFile(t.Context(), execenv.Caller{}, execenv.ReadRequest{Path: inside})
+	_, glob := c.Glob(t.Context(), execenv.Caller{}, execenv.GlobRequest{Pattern: "*", Base: p.cfg.Workdir})
+	for what, err := range map[string]error{"read": read, "glob": glob} {
+		if !errors.Is(err, execenv.ErrWorkdirGone) {
+			t.Errorf("%s: %v, want that the workspace is missing", what, err)
+		}
+	}
+	if _, err := c.ReadFile(t.Context(), execenv.Caller{}, execenv.ReadRequest{Path: "/no/such/file"}); !errors.Is(err, execenv.ErrNotFound) {
+		t.Errorf("a path elsewhere: %v", err)
+	}
+}

@@ -33,7 +33,7 @@ func fault(ctx context.Context, err error) (Result, error) {
 	case errors.Is(err, execenv.ErrOutcomeUnknown):
 		return Result{Status: task.CallUnknown, Text: "Outcome unknown: the sandbox stopped while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}, nil
 	case errors.Is(err, execenv.ErrWorkdirGone):
-		return refuse("Workspace missing: %v. Nothing was done; calls work again once the directory is back.", err), nil
+		return refuse("Workspace missing: %v. Nothing was done; calls work again once the directory is back and its sandbox, if it has one, has been stopped and started.", err), nil
 	case errors.Is(err, execenv.ErrEscape):
 		return refuse("%v. Only paths inside the workspace are allowed here.", err), nil
 	case errors.Is(err, execenv.ErrBusy):
