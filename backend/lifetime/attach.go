@@ -142,6 +142,9 @@ func (m *Manager) attachBy(ctx context.Context, r *root, rec sandbox.Record, by 
 	if werr := m.write(ctx, r, &rec, cond, err.Error()); werr != nil {
 		return Binding{}, errors.Join(down(cond), werr)
 	}
+	if cond.Value == sandbox.StateStopped { // say why it did not start, as where its workspace is missing
+		return Binding{}, fmt.Errorf("%w (%v)", down(cond), err)
+	}
 	return Binding{}, down(cond)
 }
 
