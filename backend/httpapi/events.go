@@ -19,6 +19,12 @@ const (
 	pingEvery  = 10 * time.Second
 	freshEvery = 4 * time.Second // how often ages are renewed
 	sendTime   = 30 * time.Second
+
+	// liveRate is how many bytes of live frames a window is sent in a second.
+	// More than anybody reads, and little enough that a command which prints
+	// without end keeps neither the window nor this server busy: what is over it
+	// is dropped, the oldest first.
+	liveRate = 4 << 20
 )
 
 // accept upgrades a request that the guard has let through.
@@ -113,6 +119,8 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 	for _, v := range sessions {
 		e.changed(v)
 	}
+	frames := live.C()
+	var resume <-chan time.Time // set while frames is nil: the last ones are to be paid for
 	for {
 		var err error
 		select {
@@ -124,8 +132,13 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 			if err = e.sendSessions(ctx); err == nil {
 				err = e.sendEvents(ctx)
 			}
-		case <-live.C():
-			err = e.sendLive(ctx, live)
+		case <-frames:
+			var sent int
+			if sent, err = e.sendLive(ctx, live); sent > 0 {
+				frames, resume = nil, time.After(time.Duration(sent)*time.Second/liveRate)
+			}
+		case <-resume:
+			frames, resume = live.C(), nil
 		case <-fresh.C:
 			err = e.sendSessions(ctx)
 		case now := <-ping.C:
@@ -217,12 +230,13 @@ func (e *eventSocket) sendEventsOf(ctx context.Context, id string) error {
 	}
 }
 
-func (e *eventSocket) sendLive(ctx context.Context, l *stream.Listener) error {
+// sendLive sends the frames that have come and returns how many bytes they hold.
+func (e *eventSocket) sendLive(ctx context.Context, l *stream.Listener) (sent int, err error) {
 	frames, dropped := l.Take()
 	if dropped {
 		for id := range e.after {
 			if err := e.send(ctx, Frame{Type: "dropped", SessionID: id}); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
@@ -232,10 +246,11 @@ func (e *eventSocket) sendLive(ctx context.Context, l *stream.Listener) error {
 	})
 	for i := range frames {
 		if err := e.send(ctx, Frame{Type: "live", SessionID: frames[i].RootTaskID, Live: &frames[i]}); err != nil {
-			return err
+			return sent, err
 		}
+		sent += len(frames[i].Data)
 	}
-	return nil
+	return sent, nil
 }
 
 func (e *eventSocket) sendError(ctx context.Context, id string, err error) error {
