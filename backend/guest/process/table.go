@@ -112,7 +112,7 @@ func (t *Table) Tag() (tag wire.Tag, bestEffort bool) {
 	case wire.TagUTS:
 		return t.marks.tag, false
 	case wire.TagGroup:
-		return t.marks.tag, t.o.UID == 0
+		return t.marks.tag, t.o.KeepFileCaps // without capabilities nobody changes groups, uid 0 neither
 	}
 	return t.marks.tag, true
 }
