@@ -24,6 +24,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 )
@@ -42,6 +43,10 @@ type Options struct {
 	// Workers is how much of a search runs at once; 0 means one for each CPU,
 	// at most 8.
 	Workers int
+
+	// SearchTime is how long a Glob or a Grep may take before it returns what it
+	// has; 0 means a minute. A file of many terabytes is quickly made.
+	SearchTime time.Duration
 }
 
 // Engine does file operations and searches. It is safe for concurrent use.
@@ -49,6 +54,7 @@ type Engine struct {
 	refuse   func(path string, write bool) error
 	parallel func(n int, work func(i int))
 	workers  int
+	search   time.Duration
 	locks    locks
 }
 
@@ -59,17 +65,29 @@ var (
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	e := &Engine{refuse: o.Refuse, parallel: o.Parallel, workers: o.Workers}
+	e := &Engine{refuse: o.Refuse, parallel: o.Parallel, workers: o.Workers, search: o.SearchTime}
 	if e.refuse == nil {
 		e.refuse = func(string, bool) error { return nil }
 	}
 	if e.parallel == nil {
 		e.parallel = goroutines
 	}
+	if e.search <= 0 {
+		e.search = time.Minute
+	}
 	if e.workers <= 0 {
 		e.workers = min(runtime.NumCPU(), 8)
 	}
 	return e
+}
+
+var errSearchTime = errors.New("the search took too long and was cut short: narrow its path or its glob")
+
+// searching returns a context for one search; overtime tells that it was cut
+// short by its own limit, so that what was found is the answer.
+func (e *Engine) searching(ctx context.Context) (_ context.Context, overtime func() bool, cancel context.CancelFunc) {
+	ctx, cancel = context.WithTimeoutCause(ctx, e.search, errSearchTime)
+	return ctx, func() bool { return context.Cause(ctx) == errSearchTime }, cancel
 }
 
 func goroutines(n int, work func(i int)) {

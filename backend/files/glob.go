@@ -23,6 +23,8 @@ func (e *Engine) Glob(ctx context.Context, r execenv.GlobRequest) (execenv.GlobR
 	if err != nil {
 		return execenv.GlobResult{}, &execenv.PathError{Path: r.Pattern, Err: execenv.ErrPattern, Detail: err.Error()}
 	}
+	ctx, overtime, cancel := e.searching(ctx)
+	defer cancel()
 	type match struct {
 		path    string
 		modTime time.Time
@@ -45,13 +47,13 @@ func (e *Engine) Glob(ctx context.Context, r execenv.GlobRequest) (execenv.GlobR
 			return true
 		},
 	}
-	if err := w.run(r.Base); err != nil {
+	if err := w.run(r.Base); err != nil && !overtime() {
 		return execenv.GlobResult{}, err
 	}
 	slices.SortFunc(matches, func(a, b match) int {
 		return cmp.Or(b.modTime.Compare(a.modTime), strings.Compare(a.path, b.path))
 	})
-	res := execenv.GlobResult{Total: len(matches)}
+	res := execenv.GlobResult{Total: len(matches), Truncated: overtime()}
 	if len(matches) > r.Limit {
 		matches, res.Truncated = matches[:r.Limit], true
 	}

@@ -51,7 +51,9 @@ func (e *Engine) Grep(ctx context.Context, r execenv.GrepRequest) (execenv.GrepR
 	if err != nil {
 		return execenv.GrepResult{}, err
 	}
-	g := &grep{ctx: ctx, engine: e, req: r, batchSize: firstBatch}
+	ctx, overtime, cancel := e.searching(ctx)
+	defer cancel()
+	g := &grep{ctx: ctx, overtime: overtime, engine: e, req: r, batchSize: firstBatch}
 	for range e.workers {
 		g.scanners = append(g.scanners, &scanner{m: m, req: r})
 	}
@@ -69,11 +71,11 @@ func (e *Engine) Grep(ctx context.Context, r execenv.GrepRequest) (execenv.GrepR
 		}
 		return g.add(f)
 	}}
-	if err := w.run(r.Path); err != nil {
+	if err := w.run(r.Path); err != nil && !overtime() {
 		return execenv.GrepResult{}, err
 	}
 	g.flush()
-	if err := ctx.Err(); err != nil {
+	if err := g.end(ctx.Err()); err != nil {
 		return execenv.GrepResult{}, err
 	}
 	if g.links {
@@ -82,9 +84,21 @@ func (e *Engine) Grep(ctx context.Context, r execenv.GrepRequest) (execenv.GrepR
 	return g.res, nil
 }
 
+// end returns what becomes of a search that met err: an answer that says so
+// where that is its own limit of time.
+func (g *grep) end(err error) error {
+	if err == nil || !g.overtime() {
+		return err
+	}
+	g.res.Truncated = true
+	g.res.Warnings = append(g.res.Warnings, errSearchTime.Error())
+	return nil
+}
+
 // grep is one search.
 type grep struct {
 	ctx      context.Context
+	overtime func() bool
 	engine   *Engine
 	req      execenv.GrepRequest
 	scanners []*scanner // one for each worker
@@ -106,21 +120,24 @@ type scanned struct {
 
 // one searches a single file, whose faults are those of the search.
 func (g *grep) one(path string) (execenv.GrepResult, error) {
-	f, _, err := g.engine.open(path)
+	r, err := resolve(path)
+	if err == nil {
+		err = g.engine.refuse(r.real, false)
+	}
+	if err != nil {
+		return execenv.GrepResult{}, pathError(path, err)
+	}
+	f, err := openRegular(r.real)
 	if err != nil {
 		return execenv.GrepResult{}, pathError(path, err)
 	}
 	f.Close()
-	r, err := resolve(path)
-	if err != nil {
-		return execenv.GrepResult{}, pathError(path, err)
-	}
 	var s scanned
 	s.rows, s.full, s.err = g.scanners[0].file(g.ctx, path, r.real, g.wanted(), g.req.MaxBytes)
-	if s.err != nil {
-		return execenv.GrepResult{}, pathError(path, s.err)
-	}
 	g.merge(s)
+	if err := g.end(s.err); err != nil {
+		return execenv.GrepResult{}, pathError(path, err)
+	}
 	return g.res, nil
 }
 
@@ -164,7 +181,7 @@ func (g *grep) flush() bool {
 		g.engine.parallel(len(g.scanners), search)
 	}
 	for i, s := range results {
-		if s.err != nil {
+		if s.err != nil && g.ctx.Err() == nil {
 			g.warn(g.batch[i].path, s.err)
 		}
 		g.merge(s)

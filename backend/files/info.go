@@ -47,7 +47,7 @@ func (e *Engine) List(ctx context.Context, path string) (execenv.ListResult, err
 	if err != nil {
 		return execenv.ListResult{}, pathError(path, err)
 	}
-	dir, err := openDir(path)
+	dir, err := openDir(r.real)
 	if err != nil {
 		return execenv.ListResult{}, pathError(path, err)
 	}
@@ -74,9 +74,14 @@ func (e *Engine) List(ctx context.Context, path string) (execenv.ListResult, err
 	return res, nil
 }
 
-// openDir opens a directory, and waits for nothing that is none.
+// openDir opens a directory by a path without links, and waits for nothing that
+// is none.
 func openDir(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	fd, err := openReal(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // describe returns what info says of path; info comes from Lstat or Fstat.

@@ -66,7 +66,7 @@ func (e *Engine) open(path string) (*os.File, execenv.FileInfo, error) {
 	if err != nil {
 		return nil, execenv.FileInfo{}, err
 	}
-	f, err := openRegular(r.real) // no link is followed that was not judged
+	f, err := openRegular(r.real)
 	if err != nil {
 		if p, ok := errors.AsType[*execenv.PathError](err); ok {
 			p.Path = path
@@ -85,20 +85,22 @@ func (e *Engine) open(path string) (*os.File, execenv.FileInfo, error) {
 	return f, info, nil
 }
 
-// openRegular opens path for reading when it is a regular file. It looks before
-// it opens, since opening alone can have an effect on a device.
+// openRegular opens path, which has no links, for reading when it is a regular
+// file. It looks before it opens, since opening alone can have an effect on a
+// device.
 func openRegular(path string) (*os.File, error) {
-	st, err := os.Stat(path)
+	st, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	if err := regular(path, st); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	fd, err := openReal(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY)
 	if err != nil {
 		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), path)
 	if st, err = f.Stat(); err == nil {
 		err = regular(path, st)
 	}
@@ -108,6 +110,18 @@ func openRegular(path string) (*os.File, error) {
 	}
 	_ = f.SetReadDeadline(time.Now().Add(unreadyWait)) // fails for nearly every file, which never waits
 	return f, nil
+}
+
+// openReal opens path, which was resolved and judged before, and fails where one
+// of its names has become a link since. Else who exchanges a directory for a
+// link at the right moment would have opened, with the rights of this process,
+// what resolve and [Options.Refuse] never saw.
+func openReal(path string, flags int) (int, error) {
+	fd, err := openNoLinks(path, flags)
+	if errors.Is(err, syscall.ELOOP) {
+		return -1, &execenv.PathError{Path: path, Err: execenv.ErrChanged, Detail: "a link was put on its way just now"}
+	}
+	return fd, err
 }
 
 func regular(path string, st os.FileInfo) error {

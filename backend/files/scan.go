@@ -79,21 +79,16 @@ func (s *scanner) file(ctx context.Context, path, real string, limit, budget int
 type descriptor int
 
 func openScan(path string) (descriptor, error) {
-	for {
-		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return -1, err
-		}
-		var st syscall.Stat_t
-		if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-			syscall.Close(fd)
-			return -1, syscall.ENXIO
-		}
-		return descriptor(fd), nil
+	fd, err := openReal(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY)
+	if err != nil {
+		return -1, err
 	}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		syscall.Close(fd)
+		return -1, syscall.ENXIO
+	}
+	return descriptor(fd), nil
 }
 
 func (d descriptor) Read(b []byte) (int, error) {

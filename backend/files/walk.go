@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -157,6 +158,10 @@ func (w *walk) entry(d directory, before []states, entry fs.DirEntry) {
 		if w.engine.refuse(e.real, false) != nil {
 			return
 		}
+		if slices.Contains(kernelTrees, e.real) {
+			w.warn(e.path, errKernelTree)
+			return
+		}
 		if err := w.dir(e); err != nil {
 			w.warn(e.path, err)
 		}
@@ -209,6 +214,12 @@ func (w *walk) found(f found) {
 		w.stopped = true
 	}
 }
+
+// kernelTrees hold no files but views of the kernel, some of them endless. A
+// walk from above does not enter them; one that begins in them does.
+var kernelTrees = []string{"/dev", "/proc", "/sys"}
+
+var errKernelTree = errors.New("holds no files of its own; it is searched only when the path names it")
 
 // sortEntries sorts by name, with directories as if their names ended in a
 // slash, so that a walk comes to the files in the order of their paths.
