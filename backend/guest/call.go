@@ -134,11 +134,11 @@ func (o *output) drain() {
 		if n == len(buf) && n < maxRead {
 			buf = make([]byte, 2*n)
 		}
-		pace.after(n)
 		if err != nil {
 			eof = !errors.Is(err, os.ErrDeadlineExceeded)
 			break
 		}
+		pace.after(n)
 	}
 	if !eof {
 		o.drainRest(buf)

@@ -20,6 +20,7 @@ const (
 	rejoinTime = 3 * time.Second        // how long a cut stream is taken up again
 	rejoinWait = 100 * time.Millisecond // before the second try; doubled after
 	killWait   = 6 * time.Second        // for the outcome of a call that was killed
+	endTime    = 100 * time.Millisecond // for the end of a stream after its outcome
 )
 
 // Run runs a command and returns when its first process has ended. When ctx
@@ -184,12 +185,15 @@ func (f *following) attempt(ctx context.Context) (o execenv.Outcome, progress bo
 			<-feeding
 		}
 	}()
-	r := bufio.NewReaderSize(answer.Body, 64<<10)
-	buf := make([]byte, 256<<10)
+	r := bufio.NewReaderSize(answer.Body, 16<<10)
+	buf := make([]byte, 4<<10)
 	for {
 		frame, err := wire.ReadFrame(r, buf)
 		if err != nil {
 			return o, progress, f.c.unreachable(ctx, fmt.Errorf("a call's stream was cut: %w", err))
+		}
+		if cap(frame.Payload) > len(buf) { // it was too large for buf, and the next one may be as large
+			buf = frame.Payload[:cap(frame.Payload)]
 		}
 		setting.Stop()
 		progress = true
@@ -216,6 +220,10 @@ func (f *following) attempt(ctx context.Context) (o execenv.Outcome, progress bo
 			if err := json.Unmarshal(frame.Payload, &o); err != nil {
 				return o, progress, fmt.Errorf("read the outcome of call %s: %w", f.id, err)
 			}
+			// A body that is read to its end leaves its connection to the next
+			// request. A guest that does not end it is not waited for.
+			setting.Reset(endTime)
+			_, _ = r.ReadByte()
 			return o, progress, nil
 		case wire.FrameError:
 			var e wire.Error
