@@ -18,6 +18,7 @@ const module = "github.com/glovebox-dev/glovebox"
 var layers = [][]string{
 	{"."},
 	{"app"},
+	{"bench"},
 	{"backend/httpapi"},
 	{"backend/session"},
 	{"backend/agent"},
