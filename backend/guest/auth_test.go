@@ -16,7 +16,7 @@ import (
 )
 
 func TestAuth(t *testing.T) {
-	p := newPlace(t)
+	p := newPlace(t, uts) // in our pid namespace, where we are not trusted as the host
 	p.start()
 	tests := []struct {
 		name, id string
@@ -54,7 +54,7 @@ func TestAuth_outsideThePidNamespaceIsTrusted(t *testing.T) {
 
 // A peer that talks HTTP without a proof gets no answer to it.
 func TestAuth_noRequestBeforeTheProof(t *testing.T) {
-	p := newPlace(t)
+	p := newPlace(t, uts) // in our pid namespace, where we are not trusted as the host
 	p.start()
 	conn, err := net.Dial("unix", p.cfg.Socket)
 	if err != nil {

@@ -143,7 +143,10 @@ func (p *place) start() *client.Client {
 	if p.docker {
 		argv = append([]string{"setpriv", "--no-new-privs", "--bounding-set=-all,+setuid,+setgid,+kill,+setpcap"}, argv...)
 	}
-	if p.shadow {
+	// A guest that marks by group always has its own pid namespace, as in a
+	// container: among the host's processes are those of other guests, who hand
+	// out the same groups, and it would kill theirs for its own.
+	if p.shadow || p.cfg.Tag == wire.TagGroup {
 		attr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 		argv = append([]string{"/bin/sh", "-c", `mount --make-rprivate / && mount -t proc proc /proc && exec "$@"`, "sh"}, argv...)
 	}
