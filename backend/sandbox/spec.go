@@ -121,8 +121,10 @@ func (s Spec) Validate() error {
 	default:
 		return &FieldError{"network.mode", fmt.Sprintf("unknown mode %q; choose none or open", s.Network.Mode)}
 	}
-	if s.Workdir != "" && !path.IsAbs(s.Workdir) {
-		return &FieldError{"workdir", fmt.Sprintf("%q is not absolute", s.Workdir)}
+	if s.Workdir != "" {
+		if reason := targetFault(s.Workdir); reason != "" {
+			return &FieldError{"workdir", reason}
+		}
 	}
 	for name, v := range s.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -130,6 +132,12 @@ func (s Spec) Validate() error {
 		}
 		if v.Literal != "" && v.FromHost != "" {
 			return &FieldError{"env." + name, "give literal or from_host, not both"}
+		}
+		if strings.Contains(v.Literal, "\x00") {
+			return &FieldError{"env." + name, "a value holds no NUL byte"}
+		}
+		if strings.ContainsAny(v.FromHost, "=\x00") {
+			return &FieldError{"env." + name, "from_host is the name of a variable, and has no '='"}
 		}
 	}
 	return s.validateMounts()
@@ -152,16 +160,10 @@ func (s Spec) validateMounts() error {
 		if m.Source == "" {
 			return &FieldError{at("source"), "is empty"}
 		}
-		if !path.IsAbs(m.Target) {
-			return &FieldError{at("target"), fmt.Sprintf("%q is not absolute", m.Target)}
+		if reason := targetFault(m.Target); reason != "" {
+			return &FieldError{at("target"), reason}
 		}
 		target := path.Clean(m.Target)
-		if target == "/" {
-			return &FieldError{at("target"), "a mount cannot cover the whole root"}
-		}
-		if target == "/run/glovebox" || strings.HasPrefix(target, "/run/glovebox/") {
-			return &FieldError{at("target"), "/run/glovebox belongs to the guest"}
-		}
 		if j, ok := seen[target]; ok {
 			if j == -1 && s.Workspace != "" && m.Source == s.Workspace && m.Mode != ReadOnly {
 				continue // the workspace listed by hand: one mount, not two
@@ -174,6 +176,26 @@ func (s Spec) validateMounts() error {
 		seen[target] = i
 	}
 	return nil
+}
+
+// targetFault says why nothing can be mounted at target, or "".
+func targetFault(target string) string {
+	switch {
+	case !path.IsAbs(target):
+		return fmt.Sprintf("%q is not absolute", target)
+	case strings.Contains(target, "\x00"):
+		return fmt.Sprintf("%q holds a NUL byte", target)
+	}
+	target = path.Clean(target)
+	if target == "/" {
+		return "a mount cannot cover the whole root"
+	}
+	for dir, owner := range map[string]string{"/run/glovebox": "guest", "/proc": "kernel", "/sys": "kernel"} {
+		if target == dir || strings.HasPrefix(target, dir+"/") {
+			return fmt.Sprintf("%s belongs to the %s", dir, owner)
+		}
+	}
+	return ""
 }
 
 // WorkdirOrDefault returns Workdir, or DefaultWorkdir when it is empty.
