@@ -114,6 +114,16 @@ test("a lost connection says so, and goes on where it was", { skip }, async () =
   assert.equal(await page.locator("[data-id]").count(), before + 1);
 });
 
+test("the container is read again and again, over one connection", { skip }, async () => {
+  await open("Make the tests of the parser pass");
+  const panel = page.getByRole("complementary", { name: "Container" });
+  await panel.getByRole("meter", { name: "Memory" }).waitFor();
+  await panel.getByText(/\d+ % of 2 cores/).waitFor(); // two readings
+  await page.getByRole("link", { name: "Upgrade the linter" }).click();
+  await panel.getByText("a81e77c09b12").first().waitFor();
+  assert.equal(server.connections, 1);
+});
+
 test("a message is sent by Ctrl+Enter", { skip }, async () => {
   await open("Find out why CI is slow");
   await page.getByLabel("Message to the agent").fill("go on");

@@ -80,6 +80,7 @@ export async function start(port = 0, { empty = false, broken = false } = {}) {
   const wss = new WebSocketServer({ server, path: "/api/v1/events", handleProtocols: (all) => [...all][0] });
   const broadcast = (f) => wss.clients.forEach((c) => c.send(JSON.stringify(f)));
   wss.on("connection", (ws) => {
+    api.connections++;
     const send = (f) => ws.send(JSON.stringify(f));
     send({ type: "hello", version: "0.1.0", instance: "i1", seq });
     send({ type: "sessions", sessions: list });
@@ -103,6 +104,7 @@ export async function start(port = 0, { empty = false, broken = false } = {}) {
 
   const api = {
     posts,
+    connections: 0,
     url: "",
     /** tell appends an event to a session and sends it. */
     tell(id, kind, body) {

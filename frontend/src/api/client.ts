@@ -57,9 +57,8 @@ export class Client {
   private async call<T>(method: string, path: string, body?: unknown): Promise<T> {
     const headers: Record<string, string> = { Authorization: `Bearer ${this.token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    let answer: Response;
-    try {
-      answer = await this.fetch(`/api/v1${path}`, {
+    const request = (): Promise<Response> =>
+      this.fetch(`/api/v1${path}`, {
         method,
         headers,
         body: body === undefined ? undefined : JSON.stringify(body),
@@ -67,6 +66,11 @@ export class Client {
         cache: "no-store",
         signal: AbortSignal.timeout(DEADLINE_MS),
       });
+    let answer: Response;
+    try {
+      // A browser breaks its requests off whenever a container comes or goes with a network interface of its
+      // own, so a read is tried twice. A command is not: it may have arrived.
+      answer = method === "GET" ? await request().catch(request) : await request();
     } catch (err) {
       const late = err instanceof DOMException && err.name === "TimeoutError";
       throw new ApiError(0, "unreachable", late ? "The server did not answer in time." : "The server does not answer.");

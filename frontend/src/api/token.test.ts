@@ -67,6 +67,16 @@ describe("Client", () => {
     const { client } = answer(400, '{"error":{"code":"invalid","message":"no such image","field":"spec.image"}}');
     await expect(client.about()).rejects.toMatchObject({ status: 400, code: "invalid", field: "spec.image", message: "no such image" });
   });
+  it("reads again after a broken connection, and never repeats a command", async () => {
+    let calls = 0;
+    const client = new Client("tok", () =>
+      ++calls === 1 ? Promise.reject(new TypeError("network changed")) : Promise.resolve(new Response("{}")),
+    );
+    await expect(client.about()).resolves.toEqual({});
+    calls = 0;
+    await expect(client.send("a", "hi")).rejects.toMatchObject({ status: 0, code: "unreachable" });
+    expect(calls).toBe(1);
+  });
   it("copes with an answer that is not the server's", async () => {
     await expect(answer(502, "<html>").client.about()).rejects.toMatchObject({ status: 502, code: "http" });
   });

@@ -1,14 +1,14 @@
 import { ApiError, Client, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
-import type { About, Container, Doctor, Frame, Live, OpenRequest, Session } from "../api/types.gen";
+import type { About, Container, Doctor, Frame, OpenRequest, Session } from "../api/types.gen";
 import { Clock } from "./clock.svelte";
 import { Prefs } from "./prefs.svelte";
 import { Router } from "./route.svelte";
 import { Timeline } from "./timeline.svelte";
 import { Toasts } from "./toasts.svelte";
 
-/** How long live frames are gathered before they are shown: about one frame of the screen. */
+/** The first frame after a pause is shown at once; those that follow are gathered so long, for one rendering. */
 const GATHER_MS = 30;
 /** How many timelines stay in memory after their page was left. */
 const KEPT_TIMELINES = 8;
@@ -39,7 +39,8 @@ export class App {
   private token: string;
   private readonly timelines = new Map<string, Timeline>();
   private watched = "";
-  private gathered: Live[] = [];
+  private gathered: Frame[] = [];
+  private flushedAt = 0;
   private gathering: ReturnType<typeof setTimeout> | undefined;
 
   constructor() {
@@ -79,8 +80,8 @@ export class App {
   watch(id: string): void {
     if (this.watched === id) return;
     if (this.watched) this.socket?.unsubscribe(this.watched);
+    this.flush();
     this.watched = id;
-    this.gathered = [];
     if (!id) {
       this.timeline = null;
       return;
@@ -232,16 +233,9 @@ export class App {
         if (f.session) this.merge(f.session);
         return;
       case "event":
-        this.flush(); // what was live before a durable event belongs before it
-        if (f.event) this.timelines.get(f.session_id ?? f.event.root_task_id)?.apply(f.event);
-        return;
-      case "caught_up": {
-        const timeline = this.timelines.get(f.session_id ?? "");
-        if (timeline) timeline.caughtUp = true;
-        return;
-      }
       case "live":
-        if (f.live) this.gather(f.live);
+      case "caught_up":
+        this.gather(f);
         return;
       case "error":
         if (f.error) this.toasts.show("The server reports", f.error.message);
@@ -260,17 +254,26 @@ export class App {
     if (this.stopping && s?.status !== "running" && s?.status !== "waiting") this.stopping = "";
   }
 
-  private gather(f: Live): void {
-    if (f.session_id !== this.watched) return;
+  /** gather keeps the frames of a timeline in their order: what was live before a durable event belongs before it. */
+  private gather(f: Frame): void {
     this.gathered.push(f);
-    this.gathering ??= setTimeout(() => this.flush(), GATHER_MS);
+    const wait = this.flushedAt + GATHER_MS - performance.now();
+    if (wait <= 0 && this.gathering === undefined) this.flush();
+    else this.gathering ??= setTimeout(() => this.flush(), wait);
   }
 
   private flush(): void {
     clearTimeout(this.gathering);
     this.gathering = undefined;
-    for (const f of this.gathered) this.timeline?.applyLive(f);
+    const frames = this.gathered;
     this.gathered = [];
+    for (const f of frames) {
+      const timeline = this.timelines.get(f.session_id ?? f.event?.root_task_id ?? f.live?.session_id ?? "");
+      if (f.event) timeline?.apply(f.event);
+      else if (f.live) timeline?.applyLive(f.live);
+      else if (timeline) timeline.caughtUp = true;
+    }
+    this.flushedAt = performance.now();
   }
 
   private async attempt(failure: string, act: () => Promise<unknown>): Promise<boolean> {

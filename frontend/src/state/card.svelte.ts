@@ -16,6 +16,7 @@ export class Card {
 
   /** start begins to read, and returns what ends it. */
   start(): () => void {
+    this.stopped = false;
     void this.tick();
     return () => {
       this.stopped = true;
