@@ -33,7 +33,7 @@ func DecodeRef(ref Ref) (baseURL, sandboxID string, err error) {
 		base, id, found = base[:i], base[i+1:], true
 	}
 	if found && id == "" {
-		return "", "", fmt.Errorf("%w: %q ends in '#' with no sandbox id", ErrRef, ref)
+		return "", "", fmt.Errorf("%w: %q ends in '#' with no sandbox id", ErrRef, masked(string(ref)))
 	}
 	if err := validateBase(base); err != nil {
 		return "", "", err
@@ -69,15 +69,24 @@ func validateBase(base string) error {
 	case base == "":
 		return fmt.Errorf("%w: the base URL is empty", ErrRef)
 	case strings.ContainsRune(base, '#'):
-		return fmt.Errorf("%w: the base URL %q has a '#'", ErrRef, base)
+		return fmt.Errorf("%w: the base URL %q has a '#'", ErrRef, masked(base))
 	case err != nil:
-		return fmt.Errorf("%w: the base URL %q does not parse", ErrRef, base)
+		return fmt.Errorf("%w: the base URL %q does not parse", ErrRef, masked(base))
 	case u.Scheme == "" || (u.Host == "" && u.Path == ""):
-		return fmt.Errorf("%w: the base URL %q has no scheme or no address", ErrRef, base)
+		return fmt.Errorf("%w: the base URL %q has no scheme or no address", ErrRef, masked(base))
 	case u.User != nil:
 		return fmt.Errorf("%w: the base URL carries a credential; name an environment variable instead", ErrRef)
 	}
 	return nil
+}
+
+// masked hides what stands before an '@': it may be a credential, also where the
+// rest does not parse.
+func masked(base string) string {
+	if i := strings.LastIndexByte(base, '@'); i >= 0 {
+		return "…" + base[i:]
+	}
+	return base
 }
 
 func validateID(id string) error {
