@@ -32,10 +32,12 @@ type owner struct {
 
 // newGuestID returns an id that was never used.
 func newGuestID() string {
-	var b [16]byte
+	var b [guestIDLen / 2]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
+
+const guestIDLen = 32 // hex digits
 
 // box returns the box of a guest. An id that is not one of ours would be a path
 // to somewhere else.
@@ -87,12 +89,25 @@ func (b box) note(o owner) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(b.path, "owner.json"), body, 0o600)
+	name := filepath.Join(b.path, ownerFile)
+	if err := os.WriteFile(name+newSuffix, body, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+newSuffix, name) // whole, whenever we die
 }
 
-// remove removes the box; one that is not there is no error.
+const (
+	ownerFile = "owner.json"
+	newSuffix = ".new" // of a file that is being written
+)
+
+// remove removes the box; one that is not there is no error. The note goes
+// last: a process that dies over it leaves a box that is found again.
 func (b box) remove() error {
-	err := os.RemoveAll(b.path)
+	err := errors.Join(os.RemoveAll(b.shared()), os.RemoveAll(b.home()))
+	if err == nil {
+		err = os.RemoveAll(b.path)
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("remove the container's directory: %w; a user of the image left files there, remove %s as root", err, b.path)
 	}
@@ -117,7 +132,7 @@ func (p *Provider) boxesOf(match func(owner) bool) ([]box, error) {
 		if err != nil {
 			continue
 		}
-		body, err := os.ReadFile(filepath.Join(b.path, "owner.json"))
+		body, err := os.ReadFile(filepath.Join(b.path, ownerFile))
 		var o owner
 		if err != nil || json.Unmarshal(body, &o) != nil {
 			continue
@@ -127,4 +142,30 @@ func (p *Provider) boxesOf(match func(owner) bool) ([]box, error) {
 		}
 	}
 	return found, nil
+}
+
+// clearHalfMade removes the boxes that a process died over before they said
+// whose they are, or after. They hold nothing else, or stay.
+func (p *Provider) clearHalfMade() error {
+	entries, err := os.ReadDir(p.boxes())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the containers' directories: %w", err)
+	}
+	for _, e := range entries {
+		b, err := p.box(e.Name())
+		if err != nil || len(b.guestID) != guestIDLen { // another wall's
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(b.path, ownerFile)); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		os.Remove(filepath.Join(b.path, ownerFile+newSuffix))
+		if err := os.Remove(b.path); err != nil {
+			p.log.Warn("a container's directory does not say whose it is", "path", b.path, "err", err)
+		}
+	}
+	return nil
 }

@@ -100,6 +100,9 @@ func New(opts Options) (*Provider, error) {
 		engine:   engine,
 		log:      log.With("component", "docker"),
 	}
+	if err := p.clearHalfMade(); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 

@@ -245,10 +245,12 @@ func (b *box) kill(ctx context.Context) error {
 	return proc.kill(ctx)
 }
 
-// delete removes the box. The sandbox's user can have left directories in its
-// home that even it cannot read; an unprivileged Glovebox opens those first.
+// delete removes the box, and last what says whose it is: a process that dies
+// over it leaves a box that is found again. The sandbox's user can have left
+// directories in its home that even it cannot read; an unprivileged Glovebox
+// opens those first.
 func (b *box) delete() error {
-	err := os.RemoveAll(b.dir)
+	err := b.empty()
 	if errors.Is(err, fs.ErrPermission) {
 		err = filepath.WalkDir(b.dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
@@ -256,9 +258,47 @@ func (b *box) delete() error {
 			}
 			return nil
 		})
-		err = errors.Join(err, os.RemoveAll(b.dir))
+		err = errors.Join(err, b.empty())
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(b.dir)
+}
+
+// empty removes all but what makes a directory a box.
+func (b *box) empty() error {
+	entries, err := os.ReadDir(b.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != metaFile && e.Name() != lockFile {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(b.dir, e.Name())))
+		}
 	}
 	return err
+}
+
+// clearHalfMade removes the boxes that a process died over before they said
+// whose they are, or after. They hold nothing else, or stay.
+func (p *Provider) clearHalfMade() error {
+	ids, err := p.ids()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		b := &box{meta: meta{ID: id}, dir: filepath.Join(p.boxes, id)}
+		if _, err := os.Lstat(filepath.Join(b.dir, metaFile)); !errors.Is(err, fs.ErrNotExist) || b.busy() {
+			continue
+		}
+		os.Remove(filepath.Join(b.dir, metaFile+newSuffix))
+		os.Remove(filepath.Join(b.dir, lockFile))
+		if err := os.Remove(b.dir); err != nil {
+			p.log.Warn("a box does not say whose it is", "path", b.dir, "err", err)
+		}
+	}
+	return nil
 }
 
 func readJSON(name string, v any) error {
@@ -272,13 +312,16 @@ func readJSON(name string, v any) error {
 	return nil
 }
 
+// newSuffix ends the name of a file that is being written.
+const newSuffix = ".new"
+
 // writeJSON writes a file that a reader sees whole or not at all.
 func writeJSON(name string, v any) error {
 	body, err := json.MarshalIndent(v, "", "\t")
 	if err != nil {
 		return err
 	}
-	tmp := name + ".new"
+	tmp := name + newSuffix
 	if err := os.WriteFile(tmp, append(body, '\n'), 0o600); err != nil {
 		return err
 	}

@@ -79,6 +79,9 @@ func New(opts Options) (*Provider, error) {
 		return nil, fmt.Errorf("namespace wall: %w", err)
 	}
 	p := &Provider{opts: opts, log: opts.Log.With("component", "namespace"), boxes: boxes, reaping: map[string]reaper{}}
+	if err := p.clearHalfMade(); err != nil {
+		return nil, fmt.Errorf("namespace wall: %w", err)
+	}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p, nil
 }
