@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/session"
 	"github.com/glovebox-dev/glovebox/backend/store"
@@ -36,9 +37,10 @@ var faults = []struct {
 	{session.ErrNoApproval, http.StatusConflict, "no_approval"},
 	{session.ErrNotBound, http.StatusConflict, "no_sandbox"},
 	{session.ErrClosing, http.StatusServiceUnavailable, "closing"},
+	{lifetime.ErrHeld, http.StatusConflict, "sandbox_held"},
 	{sandbox.ErrGone, http.StatusConflict, "sandbox_lost"},
+	{sandbox.ErrStopped, http.StatusConflict, "sandbox_stopped"}, // before execenv.ErrLost, which it comes with
 	{execenv.ErrLost, http.StatusConflict, "sandbox_lost"},
-	{sandbox.ErrStopped, http.StatusConflict, "sandbox_stopped"},
 	{sandbox.ErrUnreachable, http.StatusServiceUnavailable, "sandbox_unreachable"},
 	{execenv.ErrUnreachable, http.StatusServiceUnavailable, "sandbox_unreachable"},
 	{sandbox.ErrForeign, http.StatusConflict, "sandbox_foreign"},

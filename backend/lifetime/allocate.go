@@ -47,7 +47,8 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 }
 
 // Reprovision makes a new sandbox, from the last one's spec, for a root task
-// whose own is lost, failed or released. report may be nil.
+// whose own is lost, failed, released or detached, else the error wraps ErrHeld.
+// report may be nil.
 func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report func(sandbox.Step)) (Binding, error) {
 	ctx, done, err := m.begin(ctx)
 	if err != nil {
@@ -75,9 +76,9 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 			if err := m.clear(ctx, r, rows); err != nil {
 				return Binding{}, err
 			}
-		case sandbox.StateFailed, sandbox.StateReleased:
+		case sandbox.StateFailed, sandbox.StateReleased, sandbox.StateDetached: // a detached one is its user's
 		default:
-			return Binding{}, fmt.Errorf("the sandbox of task %s is %s, not lost or released; release it first", rootTaskID, last.State)
+			return Binding{}, fmt.Errorf("%w: it is %s; release it first", ErrHeld, last.State)
 		}
 		if err := m.check(last.Spec); err != nil {
 			return Binding{}, err

@@ -1,8 +1,13 @@
 package lifetime
 
 import (
+	"errors"
+
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
+
+// ErrHeld refuses to replace a sandbox that is still there.
+var ErrHeld = errors.New("the session has a sandbox")
 
 // DownError says that no call can be made to a sandbox, and why. It wraps
 // sandbox.ErrGone, ErrStopped or ErrUnreachable.

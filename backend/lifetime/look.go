@@ -179,9 +179,13 @@ func (m *Manager) inspect(ctx context.Context, p sandbox.Provider, rec sandbox.R
 	switch p := p.(type) {
 	case sandbox.Inspector:
 		var err error
-		if cond, err = p.Inspect(ctx, rec.Ref); errors.Is(err, sandbox.ErrGone) {
+		cond, err = p.Inspect(ctx, rec.Ref)
+		switch {
+		case errors.Is(err, sandbox.ErrGone):
 			cond.Value = sandbox.StateLost
-		} else if err != nil {
+		case errors.Is(err, sandbox.ErrForeign):
+			cond = sandbox.Condition{Value: sandbox.StateLost, Cause: sandbox.CauseForeign, Source: "engine"}
+		case err != nil:
 			return sandbox.Condition{}, err
 		}
 	case sandbox.Lister:

@@ -27,6 +27,7 @@ const (
 	CauseOutOfMemory = "out of memory"
 	CauseExited      = "exited"
 	CauseRemoved     = "removed"
+	CauseForeign     = "its place is another's" // what its address names now is not ours
 	CauseEngine      = "engine not answering"
 	CauseIdle        = "idle"
 )
