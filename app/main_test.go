@@ -102,8 +102,21 @@ func dataDir(t testing.TB) string {
 // is stopped, after every session has been closed.
 func start(t testing.TB, data string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, data: data, log: &bytes.Buffer{}, gone: make(chan struct{})}
-	s.cmd = glovebox(append([]string{"serve", "--json", "--no-open", "--addr", "127.0.0.1:0", "--data", data}, args...)...)
+	return startWith(t, data, nil, args...)
+}
+
+// startWith is start with variables added to the server's environment.
+func startWith(t testing.TB, data string, env []string, args ...string) *server {
+	t.Helper()
+	cmd := glovebox(append([]string{"serve", "--json", "--no-open", "--addr", "127.0.0.1:0", "--data", data}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	return startCommand(t, data, cmd)
+}
+
+// startCommand is start for a command that serves a data directory.
+func startCommand(t testing.TB, data string, cmd *exec.Cmd) *server {
+	t.Helper()
+	s := &server{t: t, data: data, cmd: cmd, log: &bytes.Buffer{}, gone: make(chan struct{})}
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -127,6 +140,13 @@ func start(t testing.TB, data string, args ...string) *server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// in returns the server as a subtest uses it, so that its faults are that test's.
+func (s *server) in(t testing.TB) *server {
+	own := *s
+	own.t = t
+	return &own
 }
 
 // glovebox returns the program with arguments, to be started.

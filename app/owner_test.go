@@ -1,0 +1,507 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// After a release and after a close nothing of a sandbox is left: no container,
+// process, directory, cgroup or row that holds something.
+func TestRelease_leavesNothing(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		data := dataDir(t)
+		s := start(t, data)
+		instance := s.about().Instance
+		for _, verb := range []string{"release", "close"} {
+			id := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+			s.bash(id, "(sleep 600 &); (setsid sleep 600 &); true")
+			traces := tracesOf(t, data, s.show(id))
+			s.post(id, verb, nil)
+			if left := leftovers(t, data, instance, traces); len(left) > 0 {
+				t.Errorf("after %s: %v", verb, left)
+			}
+		}
+		s.stop()
+		for _, r := range ledger(t, data) {
+			if r.State != sandbox.StateReleased {
+				t.Errorf("row of %s is %s", r.RootTaskID, r.State)
+			}
+		}
+	})
+}
+
+// A sandbox that its user keeps is the user's: it runs on, and no restart reaps
+// it.
+func TestRelease_keep(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		data := dataDir(t)
+		s := start(t, data)
+		id := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		v := s.show(id)
+		guest, traces := guestOf(t, v), tracesOf(t, data, v)
+		t.Cleanup(func() { discard(t, wall, v.ShortID, guest, traces) })
+		s.post(id, "release", httpapi.ReleaseRequest{How: "keep"})
+		s.awaitState(id, moments, sandbox.StateDetached)
+		s.kill()
+
+		s = start(t, data)
+		// Another session gets its sandbox after the first reaping.
+		other := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		if got := guestOf(t, v); got != guest {
+			t.Errorf("the kept sandbox has guest %d, want %d", got, guest)
+		}
+		s.awaitState(id, moments, sandbox.StateDetached)
+		// Its session gets a second one, whose release leaves the first alone.
+		s.post(id, "reprovision", nil)
+		s.awaitState(id, moments, sandbox.StateReady)
+		s.post(id, "release", nil)
+		s.post(other, "close", nil)
+		if got := guestOf(t, v); got != guest {
+			t.Errorf("the kept sandbox has guest %d, want %d", got, guest)
+		}
+	})
+}
+
+// A release that only stops keeps the binding and what is inside.
+func TestRelease_stop(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		s := start(t, dataDir(t))
+		id := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		s.mark(id)
+		before := s.show(id)
+		s.post(id, "release", httpapi.ReleaseRequest{How: "stop"})
+		if v := s.awaitState(id, moments, sandbox.StateStopped); v.Sandbox.Cause != sandbox.CauseByHand {
+			t.Errorf("stopped because %q", v.Sandbox.Cause)
+		}
+		s.post(id, "attach", nil)
+		s.marked(id)
+		if after := s.show(id); after.Ref != before.Ref {
+			t.Errorf("ref %q, want %q", after.Ref, before.Ref)
+		}
+	})
+}
+
+// A server that is asked to end does with the sandboxes what its configuration
+// says, and the next one finds them so.
+func TestQuit(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		for policy, want := range map[string]sandbox.State{
+			"keep": sandbox.StateReady, "stop": sandbox.StateStopped, "release": sandbox.StateReleased,
+		} {
+			t.Run(policy, func(t *testing.T) {
+				t.Parallel()
+				data := dataDir(t)
+				config := filepath.Join(t.TempDir(), "config.toml")
+				write(t, config, fmt.Sprintf("on_quit = %q\n", policy), 0)
+				s := start(t, data, "--config", config)
+				instance := s.about().Instance
+				id := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+				s.mark(id)
+				v := s.show(id)
+				guest, traces := guestOf(t, v), tracesOf(t, data, v)
+				s.terminate()
+				switch policy {
+				case "keep":
+					if syscall.Kill(guest, 0) != nil {
+						t.Error("the sandbox does not run")
+					}
+				case "stop":
+					if syscall.Kill(guest, 0) == nil {
+						t.Error("the sandbox runs")
+					}
+					if len(boxes(t, data)) != 1 {
+						t.Error("the sandbox's directory is gone")
+					}
+				case "release":
+					if left := leftovers(t, data, instance, traces); len(left) > 0 {
+						t.Errorf("left: %v", left)
+					}
+				}
+
+				s = start(t, data)
+				s.awaitState(id, moments, want)
+				if policy == "release" {
+					return
+				}
+				s.post(id, "attach", nil)
+				s.marked(id)
+			})
+		}
+	})
+}
+
+// A data directory has one server. A second one says who has it and changes
+// nothing; one that was killed is in nobody's way.
+func TestOneServerPerDataDirectory(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		data := dataDir(t)
+		s := start(t, data)
+		id := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		s.mark(id)
+		before := s.show(id)
+
+		second := glovebox("serve", "--no-open", "--addr", "127.0.0.1:0", "--data", data)
+		begun := time.Now()
+		out, err := second.CombinedOutput()
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("the second server took %v to give up", took)
+		}
+		if err == nil || !strings.Contains(string(out), fmt.Sprint(s.cmd.Process.Pid)) || !strings.Contains(string(out), s.base) {
+			t.Errorf("the second server says %q (%v), want pid %d and %s", out, err, s.cmd.Process.Pid, s.base)
+		}
+		if v := s.show(id); v.Ref != before.Ref || v.Seq != before.Seq {
+			t.Errorf("session %+v after the second server, was %+v", v, before)
+		}
+		s.marked(id)
+
+		s.kill()
+		s = start(t, data)
+		s.marked(id)
+	})
+}
+
+// Servers of two data directories live side by side and leave each other's
+// sandboxes alone.
+func TestTwoDataDirectories(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		dataA, dataB := dataDir(t), dataDir(t)
+		a, b := start(t, dataA), start(t, dataB)
+		if a.base == b.base {
+			t.Errorf("both listen at %s", a.base)
+		}
+		idA, idB := a.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000)), b.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		guestA, guestB := guestOf(t, a.show(idA)), guestOf(t, b.show(idB))
+		a.kill()
+		b.kill()
+		a = start(t, dataA)
+		// Another session gets its sandbox after the first reaping.
+		a.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		b = start(t, dataB)
+		b.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))
+		if now := guestOf(t, a.show(idA)); now != guestA {
+			t.Errorf("guest %d in the first sandbox, want %d", now, guestA)
+		}
+		if now := guestOf(t, b.show(idB)); now != guestB {
+			t.Errorf("guest %d in the second sandbox, want %d", now, guestB)
+		}
+	})
+}
+
+// A server that is killed at any point of an allocation leaves nothing that the
+// next one does not account for; what is not ours is never touched.
+func TestKilledWhileAllocating(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		data := dataDir(t)
+		s := start(t, data)
+		about := s.about()
+		var strangers []string
+		if wall == sandbox.WallDocker {
+			if _, err := glovebox("image", "build", "--tiny", "--data", data).Output(); err != nil {
+				t.Fatalf("tiny image: %v", err)
+			}
+			strangers = append(
+				engine(t, "create", "--name", "glovebox-"+about.Instance+"-stranger-1", about.DefaultImage, "/bin/true"),
+				engine(t, "create", "--label", "glovebox.instance=another", "--label", "glovebox.session=s-other", about.DefaultImage, "/bin/true")...)
+			t.Cleanup(func() { engine(t, append([]string{"rm", "-f"}, strangers...)...) })
+		}
+		const crashes = 8 // of each wall
+		var ids []string
+		midway := 0
+		for i := range crashes {
+			ids = append(ids, s.open(httpapi.OpenRequest{Title: fmt.Sprint("crash ", i), Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: wall}}))
+			// The point of the crash is what varies, so time itself is the input.
+			<-time.After(time.Duration(i) * 70 * time.Millisecond)
+			s.kill()
+			for _, r := range ledger(t, data) {
+				if r.State == sandbox.StateAllocating {
+					midway++
+				}
+			}
+			if i < crashes-1 {
+				s = start(t, data)
+			}
+		}
+		if midway == 0 {
+			t.Error("no crash hit an allocation")
+		}
+		t.Logf("%d allocations were cut off", midway)
+
+		halfMade(t, wall, data)
+		orphans := unowned(t, wall, data, about.Instance)
+		s = start(t, data)
+		deadline := time.Now().Add(30 * time.Second)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			there := sandboxes(t, wall, data, about.Instance)
+			left := slices.DeleteFunc(slices.Clone(orphans), func(id string) bool { return !slices.Contains(there, id) })
+			if len(left) == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d orphans are left: %v", len(left), len(orphans), left)
+			}
+			<-tick.C
+		}
+		t.Logf("%d orphans were removed", len(orphans))
+
+		// Each session gets the one sandbox that it was opened for.
+		var want []string
+		for _, id := range ids {
+			awaitEvent(s, id, time.Minute, func(*task.TaskHostBound) bool { return true })
+			v := s.awaitState(id, time.Minute, sandbox.StateReady)
+			want = append(want, s.show(v.ID).Ref.ID())
+		}
+		got := sandboxes(t, wall, data, about.Instance)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("sandboxes %v, want those of the sessions, %v", got, want)
+		}
+		if n := len(boxes(t, data)); n != len(ids) {
+			t.Errorf("%d directories of sandboxes, want %d", n, len(ids))
+		}
+		for _, id := range strangers {
+			if len(engine(t, "ps", "-aq", "--filter", "id="+id)) != 1 {
+				t.Errorf("the stranger %s was removed", id)
+			}
+		}
+	})
+}
+
+// halfMade leaves what a crash does that hits between the making of a sandbox's
+// directory and the note of whose it is.
+func halfMade(t testing.TB, wall sandbox.Wall, data string) {
+	t.Helper()
+	digits, file := 24, "lock"
+	if wall == sandbox.WallDocker {
+		digits, file = 32, "owner.json.new"
+	}
+	dir := filepath.Join(data, "boxes", strings.Repeat("0", digits))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, file), "", 0)
+}
+
+// Many sessions that are opened at once get a sandbox each.
+func TestManySessionsAtOnce(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		data := dataDir(t)
+		s := start(t, data)
+		instance := s.about().Instance
+		const many = 10
+		opened := make(chan string, many)
+		for i := range many {
+			go func() {
+				var a httpapi.Accepted
+				err := s.call(t.Context(), "POST", "/sessions", httpapi.OpenRequest{Title: fmt.Sprint(i), Spec: sandbox.Spec{Wall: wall}}, &a)
+				if err != nil {
+					t.Errorf("open: %v", err)
+				}
+				opened <- a.SessionID
+			}()
+		}
+		var ids, traces []string
+		for range many {
+			ids = append(ids, <-opened)
+		}
+		refs := map[sandbox.Ref]bool{}
+		for _, id := range ids {
+			awaitEvent(s, id, time.Minute, func(*task.TaskHostBound) bool { return true })
+			v := s.awaitState(id, moments, sandbox.StateReady)
+			if r := s.bash(id, "hostname"); !strings.Contains(r.Text, v.ShortID) || v.ShortID == "" {
+				t.Errorf("hostname %q in %s", r.Text, v.ShortID)
+			}
+			refs[s.show(id).Ref] = true
+			traces = append(traces, tracesOf(t, data, v)...)
+		}
+		if len(refs) != many {
+			t.Errorf("%d sandboxes for %d sessions", len(refs), many)
+		}
+		s.closeAll()
+		if left := leftovers(t, data, instance, traces); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// Without any wall nothing is run: the user is told what to install.
+func TestNoWall(t *testing.T) {
+	t.Parallel()
+	ws := workspace(t, 1000)
+	model := scripted(t, call("Bash", map[string]any{"command": "touch ran"}), say("done"))
+	for _, args := range [][]string{
+		{"run", "--workspace", ws, "--model", model, "go"},
+		{"serve", "--no-open", "--addr", "127.0.0.1:0"},
+	} {
+		code, out := without(t, []string{"PATH=" + t.TempDir()}, append(args, "--data", dataDir(t))...)
+		if code != exitNoWall || !strings.Contains(out, "install bubblewrap") || !strings.Contains(out, "Docker engine") {
+			t.Errorf("%s: exit code %d, %q, want %d and what to install", args[0], code, out, exitNoWall)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(ws, "ran")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
+	}
+}
+
+// Without an engine the namespace wall is used where none was named, and said
+// so; a wall that was named is never replaced.
+func TestNoEngine(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallNamespace)
+	ws := workspace(t, 1000)
+	model := scripted(t, call("Bash", map[string]any{"command": "touch ran"}), say("done"))
+	code, out := without(t, nil, "run", "--workspace", ws, "--model", model, "--data", dataDir(t), "go")
+	if code != exitDone || !strings.Contains(out, "namespace wall") {
+		t.Errorf("exit code %d, %q, want a session behind the namespace wall", code, out)
+	}
+	ran := filepath.Join(ws, "ran")
+	if err := os.Remove(ran); err != nil {
+		t.Errorf("the command's file: %v", err)
+	}
+	code, out = without(t, nil, "run", "--wall", "docker", "--workspace", ws, "--model", model, "--data", dataDir(t), "go")
+	if code == exitDone || !strings.Contains(out, "engine") {
+		t.Errorf("exit code %d, %q, want a failure that names the engine", code, out)
+	}
+	if _, err := os.Lstat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
+	}
+}
+
+// without runs the program where no engine answers.
+func without(t *testing.T, env []string, args ...string) (code int, out string) {
+	t.Helper()
+	cmd := glovebox(args...)
+	cmd.Env = append(append(cmd.Env, "DOCKER_HOST=unix://"+filepath.Join(t.TempDir(), "none.sock")), env...)
+	body, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(body)
+}
+
+// terminate asks the server to end and leaves the sessions as they are.
+func (s *server) terminate() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case <-s.gone:
+	case <-time.After(10 * time.Second):
+		s.t.Fatalf("the server does not end\n%s", s.log)
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != exitDone {
+		s.t.Errorf("exit code %d\n%s", code, s.log)
+	}
+}
+
+// sandboxes returns the ids of what an instance has behind a wall.
+func sandboxes(t testing.TB, wall sandbox.Wall, data, instance string) []string {
+	t.Helper()
+	if wall == sandbox.WallDocker {
+		return containersOf(t, instance)
+	}
+	return boxes(t, data)
+}
+
+// unowned returns the sandboxes that no row of the ledger names.
+func unowned(t testing.TB, wall sandbox.Wall, data, instance string) []string {
+	t.Helper()
+	owned := map[string]bool{}
+	for _, r := range ledger(t, data) {
+		owned[r.Ref.ID()] = r.State.Owned()
+	}
+	return slices.DeleteFunc(sandboxes(t, wall, data, instance), func(id string) bool { return owned[id] })
+}
+
+// tracesOf returns the words by which what a session's sandbox has on this
+// machine is found: the ids of its container and of its guest.
+func tracesOf(t testing.TB, data string, v httpapi.Session) []string {
+	t.Helper()
+	traces := append(boxes(t, data), v.Ref.ID())
+	if len(traces) < 2 || v.Ref.ID() == "" {
+		t.Fatalf("session %s has no sandbox: %v", v.ID, traces)
+	}
+	return traces
+}
+
+// leftovers returns what is left of an instance's sandboxes.
+func leftovers(t testing.TB, data, instance string, traces []string) (left []string) {
+	t.Helper()
+	if exec.Command("docker", "version").Run() == nil {
+		for _, id := range containersOf(t, instance) {
+			left = append(left, "container "+id)
+		}
+	}
+	for _, id := range boxes(t, data) {
+		left = append(left, "directory "+id)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range processes {
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended
+		for _, id := range traces {
+			if bytes.Contains(cmdline, []byte(id)) {
+				left = append(left, "process "+filepath.Base(dir)+" of "+id)
+			}
+		}
+	}
+	for _, dir := range cgroupsOf(traces) {
+		left = append(left, "cgroup "+dir)
+	}
+	return left
+}
+
+// cgroupsOf returns the cgroups whose names hold one of the traces.
+func cgroupsOf(traces []string) (dirs []string) {
+	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.ContainsFunc(traces, func(id string) bool { return strings.Contains(d.Name(), id) }) {
+			dirs = append(dirs, path)
+		}
+		return nil // one that goes away meanwhile is none
+	})
+	return dirs
+}
+
+// discard removes a kept sandbox as its user would, by the engine or by a kill.
+func discard(t testing.TB, wall sandbox.Wall, shortID string, guest int, traces []string) {
+	if wall == sandbox.WallDocker {
+		engine(t, "rm", "-f", shortID)
+		return
+	}
+	if err := syscall.Kill(guest, syscall.SIGKILL); err != nil {
+		t.Errorf("end the kept sandbox: %v", err)
+	}
+	deadline := time.Now().Add(moments)
+	for _, dir := range cgroupsOf(traces) {
+		for os.Remove(dir) != nil && time.Now().Before(deadline) { // busy until the dead are collected
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+}
