@@ -118,7 +118,7 @@ test("the container is read again and again, over one connection", { skip }, asy
   await open("Make the tests of the parser pass");
   const panel = page.getByRole("complementary", { name: "Container" });
   await panel.getByRole("meter", { name: "Memory" }).waitFor();
-  await panel.getByText(/\d+ % of 2 cores/).waitFor(); // two readings
+  await panel.getByText(/^\d\.\d\d of 2 cores/).waitFor(); // two readings
   await page.getByRole("link", { name: "Upgrade the linter" }).click();
   await panel.getByText("a81e77c09b12").first().waitFor();
   assert.equal(server.connections, 1);
