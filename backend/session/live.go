@@ -34,7 +34,7 @@ func (b *liveBuffers) add(f stream.Live) {
 	}
 	key := liveKey{f.TaskID, f.Kind, f.CallID, f.Stream}
 	p, ok := m[key]
-	if !ok || f.Offset != p.End {
+	if !ok || f.Offset != p.End || len(f.Data) >= liveTail { // what came before is of no use then
 		p = &stream.Live{}
 		*p = f
 		m[key] = p
