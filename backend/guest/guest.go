@@ -80,7 +80,21 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	default:
 		return nil, fmt.Errorf("tag %q: want %s or %s", cfg.Tag, wire.TagGroup, wire.TagUTS)
 	}
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+	u, err := resolveUser(cfg) // first: it may have to give the user a name, which root can
+	if err != nil {
+		return nil, err
+	}
+	alone, err := become(cfg)
+	if err != nil {
+		return nil, err
+	}
+	// The files of a process that is not dumpable belong to uid 0, and so to the
+	// commands of a workspace of root; those of a user of its own are the guest's.
+	dumpable := uintptr(0)
+	if alone {
+		dumpable = 1
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, dumpable, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("hide the guest's memory: %w", err)
 	}
 	if g.lock, err = takeLock(cfg.LockFile); err != nil {
@@ -92,10 +106,6 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	}
 	undo = append(undo, func() { g.journal.Close() })
 
-	u, err := resolveUser(cfg)
-	if err != nil {
-		return nil, err
-	}
 	socket, err := listen(cfg)
 	if err != nil {
 		return nil, err
@@ -111,7 +121,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 
 	g.table, err = process.New(process.Options{
 		Tag: cfg.Tag, UID: u.uid, GID: u.gid, Groups: u.groups,
-		KeepFileCaps: rootByChoice, Raise: raise,
+		KeepFileCaps: rootByChoice, Raise: raise, Dumpable: alone,
 	})
 	if err != nil {
 		return nil, err

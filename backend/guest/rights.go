@@ -57,13 +57,8 @@ func lower(u user, keepFileCaps bool) (warning string, err error) {
 				return fmt.Errorf("file access stayed with %d:%d; the guest needs SETUID and SETGID", uid, gid)
 			}
 		}
-		h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		d := [2]unix.CapUserData{
-			{Effective: uint32(keep), Permitted: uint32(permitted)},
-			{Effective: uint32(keep >> 32), Permitted: uint32(permitted >> 32)},
-		}
-		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&d[0])), 0); errno != 0 {
-			return fmt.Errorf("lower capabilities: %w", errno)
+		if err := setAllCapabilities(keep, permitted); err != nil {
+			return fmt.Errorf("lower capabilities: %w", err)
 		}
 		return nil
 	}()

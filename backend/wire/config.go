@@ -17,7 +17,9 @@ type GuestConfig struct {
 	Home      string   `json:"home"`
 	User      string   `json:"user"` // "host": the owner of Workdir; "root"; or "UID:GID"
 	Tag       Tag      `json:"tag"`
-	Env       []string `json:"env"` // for every command, after the guest's own
+	GuestUID  int      `json:"guest_uid"` // the user that a guest started as uid 0 becomes; 0 means none
+	Own       string   `json:"own"`       // a directory of that user's, which the guest closes to others
+	Env       []string `json:"env"`       // for every command, after the guest's own
 
 	// Hide lists directories that the guest covers before it starts anything,
 	// because its commands run as its own uid: afterwards no path leads there,

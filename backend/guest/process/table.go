@@ -28,6 +28,10 @@ type Options struct {
 	// uid 0, so that a package manager works. Everything else is always dropped.
 	KeepFileCaps bool
 
+	// Dumpable says that this process has a user of its own, whom it can leave
+	// its files in /proc to.
+	Dumpable bool
+
 	// Raise runs a function with all capabilities that the guest holds; nil
 	// calls it plainly, for a guest whose threads are never lowered.
 	Raise func(func())
@@ -247,6 +251,11 @@ func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
 	t.forking.Lock()
 	defer t.forking.Unlock()
 	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
+	if t.o.Dumpable {
+		// The child changed its user while it still shared our memory, which made
+		// that undumpable and so our files uid 0's.
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
 	if err != nil {
 		t.marks.release(mark)
 		return nil, err

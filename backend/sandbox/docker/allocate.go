@@ -141,6 +141,8 @@ func (p *Provider) config(pl plan, b box) (*container.Config, error) {
 		Home:      insideHome,
 		User:      pl.user,
 		Tag:       wire.TagGroup,
+		GuestUID:  pl.guestUID(),
+		Own:       insideDir,
 		Env:       pl.env,
 	})
 	if err != nil {
@@ -176,6 +178,7 @@ func (p *Provider) hostConfig(pl plan, guest string, b box) *container.HostConfi
 	init := false
 	return &container.HostConfig{
 		Mounts:        pl.engineMounts(guest, b),
+		Tmpfs:         map[string]string{insideDir: pl.ownDirectory()},
 		NetworkMode:   pl.network,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Init:          &init,

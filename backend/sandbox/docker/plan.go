@@ -225,11 +225,25 @@ func workspaceOwner(pl plan) (uid, gid int, err error) {
 	return 0, 0, nil
 }
 
+// guestUID is the user that the guest becomes: one that its commands are not.
+func (pl plan) guestUID() int {
+	const usual = 59989
+	if pl.uid == usual {
+		return usual - 1
+	}
+	return usual
+}
+
+// ownDirectory are the options of the guest's directory. It belongs to the
+// guest's user, who closes it after the engine has started the guest in it.
+func (pl plan) ownDirectory() string {
+	return fmt.Sprintf("nosuid,nodev,size=1m,mode=0711,uid=%d,gid=%[1]d", pl.guestUID())
+}
+
 // engineMounts are the mounts of a container in the engine's structs: never
 // "source:target" strings, which a colon in a path breaks.
 func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 	mounts := []mount.Mount{
-		{Type: mount.TypeTmpfs, Target: insideDir, TmpfsOptions: &mount.TmpfsOptions{Mode: 0o700, SizeBytes: 1 << 20}},
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
 	}

@@ -47,6 +47,10 @@ func testIsolation(t *testing.T, f *fixture, uid int) {
 		}
 	})
 	// The value is written back as it was, in case that the wall leaks.
+	refused("the guest's directory is closed", `f=$(ls -A /run/glovebox) && [ -n "$f" ]`)
+	refused("the guest's journal and socket are out of reach", `ls /run/glovebox/box/* /run/glovebox/state/*`)
+	refused("the guest cannot be made the first to die of memory", `echo 900 > /proc/1/oom_score_adj`)
+	refused("the files of the guest's process cannot be read", `cat /proc/1/environ /proc/1/maps || ls -l /proc/1/fd/`)
 	refused("kernel settings are read-only", `v=$(cat /proc/sys/kernel/core_pattern) && printf %s "$v" > /proc/sys/kernel/core_pattern`)
 	refused("no engine socket", "ls /var/run/docker.sock || ls /run/docker.sock")
 	refused("our data is not there", "ls "+f.dataDir)
