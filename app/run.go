@@ -48,8 +48,8 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.model, "model", "", "demo, or script:FILE")
 	fl.StringVar(&f.network, "network", "", "none (default) or open")
 	fl.StringVar(&f.user, "user", "", "host (default), image or root")
-	fl.StringToStringVar(&f.resources, "limit", nil, "limits such as memory=2g,cpus=2,pids=512")
-	fl.StringArrayVar(&f.mounts, "mount", nil, `a further mount as JSON: {"source":"/dir","target":"/dir","mode":"ro"}`)
+	fl.StringToStringVar(&f.resources, "limit", nil, "`limits` such as memory=2g,cpus=2,pids=512")
+	fl.StringArrayVar(&f.mounts, "mount", nil, "a further mount as `JSON`: {\"source\":\"/dir\",\"target\":\"/dir\",\"mode\":\"ro\"}")
 	fl.StringVar(&f.approvals, "approvals", "", "ask or auto")
 	fl.BoolVar(&f.json, "json", false, "print every event as a line of JSON")
 	fl.BoolVar(&f.keep, "keep", false, "keep the session and its sandbox at the end")
@@ -197,7 +197,7 @@ func (t *turnWatch) frame(ctx context.Context, f httpapi.Frame) error {
 		t.woken = true
 	case *task.ToolCallApprovalRequested:
 		if !t.json {
-			fmt.Fprintf(t.out, "? allow %s? [y/N], or answer at %s\n", p.Tool, t.url)
+			t.line("", nil, "? allow %s? [y/N], or answer at %s", p.Tool, t.url)
 		}
 		select {
 		case t.asked <- p.CallID:

@@ -263,7 +263,7 @@ func (c *cli) execCommand() *cobra.Command {
 	var dir string
 	var input bool
 	cmd := &cobra.Command{
-		Use:   "exec SESSION -- COMMAND [ARG...]",
+		Use:   "exec [flags] SESSION -- COMMAND [ARG...]",
 		Short: "Run a command in a session's sandbox; streams and exit code pass through",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
