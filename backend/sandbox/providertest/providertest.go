@@ -83,6 +83,7 @@ func Test(t *testing.T, h Harness) {
 		{"isolation, workspace of a user", func(t *testing.T, f *fixture) { testIsolation(t, f, 1000) }},
 		{"isolation, workspace of root", func(t *testing.T, f *fixture) { testIsolation(t, f, 0) }},
 		{"mounts", testMounts},
+		{"a fork bomb ends with its call", testForkBomb},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, newFixture(t, h)) })
 	}
