@@ -68,8 +68,10 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 		return nil, err
 	}
 	s.live.settle(root, recorded)
-	if err := s.ack(ctx, root, started.CallID); err != nil {
-		s.o.Log.Debug("call not acknowledged", "session", root, "call", started.CallID, "err", err)
+	if started.Where.Boot != "" { // a guest keeps it
+		if err := s.ack(ctx, root, started.CallID); err != nil {
+			s.o.Log.Debug("call not acknowledged", "session", root, "call", started.CallID, "err", err)
+		}
 	}
 	return recorded, s.append(ctx, root, 0, &task.ToolCallFinished{CallID: started.CallID})
 }

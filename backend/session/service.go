@@ -96,13 +96,32 @@ func (s *Service) Run(ctx context.Context) error {
 	s.life = life
 	s.mu.Unlock()
 
+	err := s.takeUpAll(ctx)
+	if err == nil {
+		<-ctx.Done()
+	}
+
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	cancel(agent.ErrShutdown)
+	s.work.Wait()
+	return err
+}
+
+// takeUpAll wakes every session that has something to go on with, once the
+// states of sandboxes are known and what was half made is gone.
+func (s *Service) takeUpAll(ctx context.Context) error {
 	select {
-	case <-s.o.Lifetime.Ready(): // states are known, what was half made is gone
+	case <-s.o.Lifetime.Ready():
 	case <-ctx.Done():
 		return nil
 	}
 	views, err := s.views.all(ctx)
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return fmt.Errorf("read the sessions: %w", err)
 	}
 	for _, v := range views {
@@ -110,13 +129,6 @@ func (s *Service) Run(ctx context.Context) error {
 			s.wake(v.ID)
 		}
 	}
-	<-ctx.Done()
-
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	cancel(agent.ErrShutdown)
-	s.work.Wait()
 	return nil
 }
 
