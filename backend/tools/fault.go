@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
@@ -28,6 +29,8 @@ func fault(ctx context.Context, err error) (Result, error) {
 		return Result{Status: task.CallInterrupted, Text: "Interrupted: the turn was stopped while this call ran."}, nil
 	case errors.Is(err, execenv.ErrUnreachable):
 		return Result{}, err
+	case errors.Is(err, execenv.ErrLost) && errors.Is(err, sandbox.ErrStopped):
+		return Result{Status: task.CallLost, Text: clean(fmt.Sprintf("Sandbox not running: %v. Nothing was done.", err))}, nil
 	case errors.Is(err, execenv.ErrLost):
 		return Result{Status: task.CallLost, Text: clean(fmt.Sprintf("Sandbox lost: %v. What was inside it, apart from the workspace, is gone.", err))}, nil
 	case errors.Is(err, execenv.ErrOutcomeUnknown):
