@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -77,6 +78,24 @@ func TestClose_endsWhatIsLeft(t *testing.T) {
 	if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(o.Stdout.Head)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("the child is alive: %s", stat)
 	}
+}
+
+// Every command that leaves something running looks at what those before it
+// have left; commands at the same time look at the same.
+func TestRun_sideBySideWithBackgroundProcesses(t *testing.T) {
+	env, _ := open(t)
+	leave := func() {
+		o, err := env.Run(t.Context(), execenv.Command{Argv: []string{"sh", "-c", "sleep 1000 >/dev/null 2>&1 &"}}, nil)
+		if err != nil || len(o.Background) != 1 {
+			t.Errorf("Run() = %+v, %v; want one process left", o, err)
+		}
+	}
+	leave()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(leave)
+	}
+	all.Wait()
 }
 
 func TestNew_refusesAWorkspaceThatIsNotThere(t *testing.T) {

@@ -3,10 +3,12 @@ package local
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,11 +22,15 @@ const (
 )
 
 // tree finds the processes of one command: those in its session, those with its
-// marker, and their descendants, now or when they were last seen.
+// marker, and their descendants, now or when they were last seen. It is safe for
+// concurrent use: every command that leaves something running looks at the trees
+// of those before it.
 type tree struct {
 	leader member
 	mark   []byte
-	seen   map[member]bool
+
+	mu   sync.Mutex
+	seen map[member]bool
 }
 
 // member is a process, told from a later one with its pid by its start.
@@ -57,11 +63,14 @@ func (t *tree) scan() []proc {
 	// What began before the first process did is none of its children.
 	all := slices.DeleteFunc(processes(), func(p proc) bool { return p.start < t.leader.start })
 	in := make(map[int]bool)
+	t.mu.Lock()
+	seen := maps.Clone(t.seen)
+	t.mu.Unlock()
 	// A pid is not given away while a session has its number; once it is,
 	// that session is another one.
 	ours := !slices.ContainsFunc(all, func(p proc) bool { return p.pid == t.leader.pid && p.start != t.leader.start })
 	for _, p := range all {
-		if ours && p.session == t.leader.pid || t.seen[p.member] || t.marked(p.pid) {
+		if ours && p.session == t.leader.pid || seen[p.member] || t.marked(p.pid) {
 			in[p.pid] = true
 		}
 	}
@@ -74,6 +83,8 @@ func (t *tree) scan() []proc {
 		}
 	}
 	var members []proc
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, p := range all {
 		if in[p.pid] && p.pid != os.Getpid() {
 			t.seen[p.member] = true
