@@ -21,6 +21,7 @@ import (
 type engineProxy struct {
 	host     string // for DOCKER_HOST
 	requests atomic.Int64
+	broken   atomic.Bool // it makes no containers
 
 	mu sync.Mutex
 
@@ -62,6 +63,12 @@ func newEngineProxy(t *testing.T) *engineProxy {
 			case <-r.Context().Done():
 				return
 			}
+		}
+		if p.broken.Load() && strings.HasSuffix(r.URL.Path, "/containers/create") {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			io.WriteString(w, `{"message":"no space left on device"}`)
+			return
 		}
 		forward.ServeHTTP(w, r)
 	})}

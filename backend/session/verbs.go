@@ -156,8 +156,9 @@ func (s *Service) Stop(ctx context.Context, id string) error {
 }
 
 // Release lets go of a session's sandbox: it is removed, kept or only stopped,
-// as how says. The session stays and can be given a new one. Releasing twice,
-// or what never was, is quiet.
+// as how says. The session stays and can be given a new one. On the host itself,
+// where there is none, the processes that were left running are ended. Releasing
+// twice, or what never was, is quiet.
 func (s *Service) Release(ctx context.Context, id string, how lifetime.How) error {
 	v, err := s.View(ctx, id)
 	if err != nil {
@@ -166,7 +167,12 @@ func (s *Service) Release(ctx context.Context, id string, how lifetime.How) erro
 	if err := s.quiet(ctx, v); err != nil {
 		return err
 	}
-	return s.o.Lifetime.Release(ctx, v.ID, how)
+	return s.release(ctx, v.ID, how)
+}
+
+// release lets go of whatever a session's commands run in.
+func (s *Service) release(ctx context.Context, root string, how lifetime.How) error {
+	return errors.Join(s.o.ReleaseLocal(root), s.o.Lifetime.Release(ctx, root, how))
 }
 
 // Close ends a session for ever and removes its sandbox.
@@ -184,7 +190,7 @@ func (s *Service) Close(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	return s.o.Lifetime.Release(ctx, v.ID, lifetimeRemove)
+	return s.release(ctx, v.ID, lifetimeRemove)
 }
 
 // Reprovision gives a session whose sandbox is lost, released or failed a new
@@ -197,8 +203,14 @@ func (s *Service) Reprovision(ctx context.Context, id string) error {
 	if v.Status == task.StatusEnded {
 		return ErrEnded
 	}
-	if v.Bound == nil {
-		s.wake(v.ID) // it never had one: its worker allocates
+	if v.Bound == nil { // it never had one: its worker allocates
+		if v.Suspended == task.TurnFailed && v.Created.Goal != "" {
+			// The goal is still waiting for its sandbox.
+			if err := s.append(ctx, v.ID, 0, &task.TaskWoken{Cause: "reprovision"}); err != nil {
+				return err
+			}
+		}
+		s.wake(v.ID)
 		return nil
 	}
 	if v.Bound.Wall == sandbox.WallLocal {

@@ -124,6 +124,9 @@ func (s *Summary) apply(e Event, p Payload) {
 		s.Generation = p.Generation
 	case *TaskHostBound:
 		s.Bound = p
+		if s.Status == StatusIdle {
+			s.Detail = "" // what kept it from having a place is over
+		}
 	case *SandboxStateChanged:
 		if s.Bound == nil || p.Ref == "" || p.Ref == s.Bound.ExecEnvRef {
 			s.Sandbox = p.Condition

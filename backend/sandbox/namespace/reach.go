@@ -25,8 +25,9 @@ func (p *Provider) checkReach(pl plan) error {
 		if dir == "" {
 			continue
 		}
-		return fmt.Errorf("the sandbox runs as user %d, who cannot pass through %s to Glovebox's data; run chmod o+x %s, or choose --data under /var/lib/glovebox",
-			pl.uid, dir, dir)
+		return &sandbox.FieldError{Field: "workspace", Reason: fmt.Sprintf(
+			"the sandbox runs as its owner, user %d, who cannot pass through %s to Glovebox's data; run chmod o+x %s, or choose --data under /var/lib/glovebox",
+			pl.uid, dir, dir)}
 	}
 	for _, m := range pl.mounts {
 		if dir := blocked(filepath.Dir(m.Source), pl.uid, pl.gid); dir != "" {
