@@ -45,8 +45,8 @@ type Waiting struct {
 	Reason string `json:"reason"`
 }
 
-// OpenRequest opens a session. Only Goal or Title is needed; what is left out
-// takes the configured default.
+// OpenRequest opens a session. Nothing is needed: what is left out takes the
+// configured default, and a session without a Goal waits for its first message.
 type OpenRequest struct {
 	Title     string         `json:"title"`
 	Goal      string         `json:"goal"`

@@ -79,6 +79,8 @@ var (
 // /api/ needs the token, which no page can read and no browser adds by itself.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serving.Add(1)
+		defer s.serving.Done()
 		secure(w.Header())
 		if err := s.admit(r); err != nil {
 			s.fail(w, r, err)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -214,18 +215,28 @@ func TestServer_bodies(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		status     int
+		field      string
 	}{
-		{"broken", `{"goal": `, 400},
-		{"unknown field", `{"gaol": "x"}`, 400},
-		{"two values", `{"goal": "x"} {}`, 400},
-		{"wrong type", `{"goal": 7}`, 400},
-		{"too large", `{"goal": "` + strings.Repeat("x", maxBody) + `"}`, 413},
+		{"broken", `{"goal": `, 400, ""},
+		{"unknown field", `{"gaol": "x"}`, 400, "gaol"},
+		{"two values", `{"goal": "x"} {}`, 400, ""},
+		{"wrong type", `{"goal": 7}`, 400, "goal"},
+		{"wrong type below", `{"spec": {"image": []}}`, 400, "spec.image"},
+		{"no object", `7`, 400, "body"},
+		{"too large", `{"goal": "` + strings.Repeat("x", maxBody) + `"}`, 413, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			resp := attempt{method: "POST", path: "/api/v1/sessions", token: testToken, contentType: "application/json", body: c.body}.send(t, port)
-			if resp.StatusCode != c.status {
-				body, _ := io.ReadAll(resp.Body)
-				t.Errorf("status %d, want %d: %s", resp.StatusCode, c.status, body)
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var answer ErrorResponse
+			if err := json.Unmarshal(body, &answer); err != nil || resp.StatusCode != c.status || answer.Error.Field != c.field {
+				t.Errorf("status %d and field %q, want %d and %q: %s", resp.StatusCode, answer.Error.Field, c.status, c.field, body)
+			}
+			if strings.Contains(string(body), "httpapi.") || strings.Contains(string(body), "Go ") {
+				t.Errorf("the answer speaks of Go: %s", body)
 			}
 		})
 	}

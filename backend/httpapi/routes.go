@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
@@ -90,12 +92,28 @@ func decode[T any](r *http.Request) (T, error) {
 		return v, fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
 	}
 	if err != nil {
-		return v, fmt.Errorf("%w: %w", errBody, err)
+		return v, fmt.Errorf("%w: %w", errBody, misfit(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return v, fmt.Errorf("%w: something follows the JSON value", errBody)
 	}
 	return v, nil
+}
+
+// misfit says in the words of the API, not of Go, what is wrong with a body.
+func misfit(err error) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	if errors.As(err, &kind) {
+		return &sandbox.FieldError{Field: cmp.Or(kind.Field, "body"), Reason: "cannot be a JSON " + kind.Value}
+	}
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("not JSON at byte %d: %w", syntax.Offset, err)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return &sandbox.FieldError{Field: strings.Trim(name, `"`), Reason: "unknown field; check its spelling"}
+	}
+	return err
 }
 
 // command answers 202 once a verb without a body has been carried out.

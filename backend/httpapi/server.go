@@ -41,7 +41,8 @@ type Options struct {
 type Server struct {
 	o       Options
 	http    *http.Server
-	sockets chan struct{} // a token per open socket
+	sockets chan struct{}  // a token per open socket
+	serving sync.WaitGroup // handlers, those of sockets among them
 
 	mu    sync.Mutex
 	hosts map[string]bool // "127.0.0.1:7333"; set by Serve
@@ -84,11 +85,23 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.http.Shutdown(stop); err != nil {
 		s.http.Close()
 	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+	err := <-served
+	ended := make(chan struct{})
+	go func() { s.serving.Wait(); close(ended) }()
+	select {
+	case <-ended: // nobody uses what stands below us any more
+	case <-time.After(lastWords):
+		s.o.Log.Warn("requests outlive the server")
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
+
+// lastWords bounds how long the end of the server waits for commands that go on
+// without their client. What they have recorded is taken up at the next start.
+const lastWords = 3 * time.Second
 
 // setHosts fixes which Host values are ours: the loopback names with the port
 // that we listen on, the address itself, and the configured ones.

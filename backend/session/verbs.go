@@ -84,13 +84,19 @@ func (s *Service) interrupt(ctx context.Context, v View) error {
 		s.mu.Unlock()
 		return ErrNotRunning
 	}
-	d.stop = agent.ErrStop
 	s.mu.Unlock()
 	if v.Status == task.StatusWaiting {
 		if err := s.append(ctx, v.ID, 0, &task.TaskWoken{Cause: "stop"}); err != nil {
 			return err
 		}
 	}
+	s.mu.Lock()
+	if d.cancel != nil { // it began meanwhile
+		d.cancel(agent.ErrStop)
+	} else {
+		d.stop = agent.ErrStop
+	}
+	s.mu.Unlock()
 	s.wake(v.ID)
 	return nil
 }
