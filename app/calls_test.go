@@ -178,6 +178,47 @@ func TestRunInterrupted(t *testing.T) {
 	})
 }
 
+// Ctrl-C ends a command that a person runs, also one that does not take the
+// input it is given.
+func TestExecInterrupted(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	s := start(t, data)
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		s := s.in(t)
+		id := s.place(wall, workspace(t, 1000))
+		for name, flags := range map[string][]string{"without input": nil, "with input": {"-i"}} {
+			t.Run(name, func(t *testing.T) {
+				n := nap()
+				cmd := glovebox(append(append([]string{"exec", "--data", data}, flags...), id, "--", "sleep", n)...)
+				var printed bytes.Buffer
+				cmd.Stdin, cmd.Stdout, cmd.Stderr = endless{}, &printed, &printed
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				awaitSleeps(t, n)
+				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+					t.Fatal(err)
+				}
+				err := cmd.Wait()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ExitCode() != 130 || printed.Len() > 0 {
+					t.Errorf("exec ended with %v and printed %q, want exit code 130 and nothing", err, &printed)
+				}
+				awaitGone(t, n)
+			})
+		}
+	})
+}
+
+// endless is an input that never ends, as that of yes.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	return copy(p, bytes.Repeat([]byte("y\n"), (len(p)+1)/2)), nil
+}
+
 // A command ends when its shell does. What it leaves in the background is named,
 // and stays out of the next call.
 func TestBackgroundChildren(t *testing.T) {
@@ -295,13 +336,24 @@ func sleeping(n string) bool {
 // awaitSleeps waits until all of naps are being slept.
 func awaitSleeps(t testing.TB, naps ...any) {
 	t.Helper()
+	awaitNaps(t, true, naps)
+}
+
+// awaitGone waits until none of naps is being slept.
+func awaitGone(t testing.TB, naps ...any) {
+	t.Helper()
+	awaitNaps(t, false, naps)
+}
+
+func awaitNaps(t testing.TB, want bool, naps []any) {
+	t.Helper()
 	look, late := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
 	defer look.Stop()
-	for slices.ContainsFunc(naps, func(n any) bool { return !sleeping(n.(string)) }) {
+	for slices.ContainsFunc(naps, func(n any) bool { return sleeping(n.(string)) != want }) {
 		select {
 		case <-look.C:
 		case <-late:
-			t.Fatalf("not all of %v are being slept", naps)
+			t.Fatalf("of %v some are not as wanted: sleeping %v", naps, want)
 		}
 	}
 }

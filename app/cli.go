@@ -60,7 +60,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
 	code := exitCode(err)
-	if err != nil && !errors.As(err, new(exitError)) {
+	if err != nil && code != exitInterrupted && !errors.As(err, new(exitError)) {
 		fmt.Fprintln(errs, "glovebox:", err)
 	}
 	return code

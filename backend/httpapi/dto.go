@@ -105,7 +105,8 @@ type ToolResponse struct {
 
 // ExecRequest is the first message of an exec socket; binary messages are input
 // after it, an empty one its end. The server answers with binary messages, one
-// byte of stream (1 or 2) before the data, and last an ExecResult as text.
+// byte of stream (1 or 2) before the data, and last an ExecResult as text. An
+// empty message of the server says nothing: it looks whether the client is there.
 type ExecRequest struct {
 	Argv  []string `json:"argv"`
 	Dir   string   `json:"dir"`

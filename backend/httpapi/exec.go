@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -77,8 +78,36 @@ func feedExec(ctx context.Context, c *websocket.Conn, feed *io.PipeWriter) bool 
 			feed.Close()
 			continue
 		}
-		if _, err := feed.Write(data); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		if err := handOver(ctx, c, feed, data); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			return false
+		}
+	}
+}
+
+// probeEvery is how soon a client that has gone is missed while its input waits.
+const probeEvery = time.Second
+
+// handOver waits until the command takes data or its input ends. The connection
+// is not read meanwhile, lest input pile up here, and so does not tell that the
+// client has gone: writing to it does. An empty message says nothing to a client.
+func handOver(ctx context.Context, c *websocket.Conn, feed *io.PipeWriter, data []byte) error {
+	taken := make(chan error, 1) // the one end
+	go func() {
+		_, err := feed.Write(data)
+		taken <- err
+	}()
+	probe := time.NewTicker(probeEvery)
+	defer probe.Stop()
+	for {
+		select {
+		case err := <-taken:
+			return err
+		case <-probe.C:
+			if err := c.Write(ctx, websocket.MessageBinary, nil); err != nil {
+				feed.Close()
+				<-taken
+				return err
+			}
 		}
 	}
 }
