@@ -121,7 +121,7 @@ func (a *App) build() error {
 	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: tools.Standard(),
-		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, Log: a.log,
+		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, Log: a.log,
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
 	})
 	assets, built := frontend.Assets()
@@ -287,6 +287,19 @@ func (b *localBinder) Bind(ctx context.Context, rootTaskID string, _ execenv.Cal
 	}
 	b.envs[rootTaskID] = env
 	return env, nil
+}
+
+// release ends what the commands of a session have left running. Its next call
+// opens a new Env. Where there is none it does nothing.
+func (b *localBinder) release(rootTaskID string) error {
+	b.mu.Lock()
+	env, ok := b.envs[rootTaskID]
+	delete(b.envs, rootTaskID)
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return env.Close()
 }
 
 // close ends what commands on the host have left running.

@@ -220,6 +220,45 @@ func TestRelease_anyState(t *testing.T) {
 	s.post(never, "release", nil)
 }
 
+func TestLocal_nothingIsLeftBehindASession(t *testing.T) {
+	t.Parallel()
+	s := start(t, dataDir(t))
+	host := sandbox.Spec{Wall: sandbox.WallLocal}
+	for _, verb := range []string{"close", "release"} {
+		t.Run(verb, func(t *testing.T) {
+			s := s.in(t)
+			id, n := s.opened(host, workspace(t, 0)), nap()
+			s.bash(id, "sleep "+n+" &")
+			awaitSleeps(t, n)
+			s.post(id, verb, nil)
+			if sleeping(n) {
+				t.Errorf("sleep %s is alive on the host", n)
+			}
+			if verb == "release" {
+				if r := s.bash(id, "echo again"); r.Status != task.CallOK {
+					t.Errorf("a call afterwards: %s %q", r.Status, r.Text)
+				}
+			}
+		})
+	}
+	t.Run("one-shot", func(t *testing.T) {
+		s, n := s.in(t), nap()
+		id := s.open(httpapi.OpenRequest{
+			Goal: "go", OneShot: true, Approvals: task.ApproveAuto, Workspace: workspace(t, 0), Spec: host,
+			Model: scripted(t, call("Bash", map[string]any{"command": "sleep " + n + " &"}), say("done")),
+		})
+		awaitEvent(s, id, 30*time.Second, func(*task.TaskCompleted) bool { return true })
+		late := time.After(20 * time.Second)
+		for sleeping(n) { // the worker lets go after its last word
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-late:
+				t.Fatalf("sleep %s is alive on the host", n)
+			}
+		}
+	})
+}
+
 // opened opens a session without a goal and waits for its sandbox.
 func (s *server) opened(spec sandbox.Spec, ws string) string {
 	s.t.Helper()

@@ -51,7 +51,10 @@ type Options struct {
 	Default   Defaults
 	Host      string                                         // this instance's id
 	Workspace func(sessionID string) (dir string, err error) // makes an empty workspace
-	Log       *slog.Logger
+	// ReleaseLocal ends what a session's commands have left running on the host
+	// itself. For a session that never ran there it does nothing.
+	ReleaseLocal func(rootTaskID string) error
+	Log          *slog.Logger
 }
 
 // Defaults fill what an Open leaves out.

@@ -115,7 +115,7 @@ func (s *Service) advance(ctx context.Context, d *driver) error {
 		return err
 	}
 	if j.State().Status == task.StatusEnded {
-		return s.o.Lifetime.Release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
+		return s.release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
 	}
 	if err := s.bind(ctx, d, j); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 		s.wake(d.root)
 	}
 	if j.State().Status == task.StatusEnded {
-		return s.o.Lifetime.Release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
+		return s.release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
 	}
 	return nil
 }
