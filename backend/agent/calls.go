@@ -176,8 +176,12 @@ func (t *turn) runOne(ctx context.Context, use llm.Use, started task.ToolCallSta
 	tool, _ := t.Tools.Lookup(use.Name)
 	e := ended{started: started}
 	begun := t.Now()
+	at, adopted := t.adopted[use.ID]
+	if adopted && !tools.ReadOnly(tool) { // it is not made again: what is shown is its own time
+		begun = at
+	}
 	var r tools.Result
-	if t.adopted[use.ID] && started.Where.Boot == "" && !tools.ReadOnly(tool) {
+	if adopted && started.Where.Boot == "" && !tools.ReadOnly(tool) {
 		r = tools.Result{Status: task.CallUnknown, Text: "Interrupted, outcome unknown: the host stopped while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}
 	} else {
 		r, e.err = t.call(ctx, tool, use, started, env)
@@ -207,7 +211,7 @@ func (t *turn) call(ctx context.Context, tool tools.Tool, use llm.Use, started t
 			}
 		},
 	}
-	if t.adopted[use.ID] {
+	if _, ok := t.adopted[use.ID]; ok {
 		c.Boot = started.Where.Boot
 	}
 	return tool.Run(ctx, c)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -41,6 +42,31 @@ func TestTakeUp_rejoinsByBoot(t *testing.T) {
 	}
 	if n := strings.Count(strings.Join(j.kinds(t), "\n"), "ToolCallStarted"); n != 1 {
 		t.Errorf("the call was started %d times in the log", n)
+	}
+}
+
+func TestTakeUp_timeIsTheCallsOwn(t *testing.T) {
+	const since, own = 90 * time.Second, 7 * time.Second
+	for name, c := range map[string]struct {
+		tool tool
+		want time.Duration
+	}{
+		"the place says": {tool{name: "Do", run: func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{Status: task.CallOK, Took: own}, nil
+		}}, own},
+		"the place does not say": {tool{name: "Do", run: says("kept")}, since},
+		"made again":             {tool{name: "Look", readOnly: true, run: says("seen")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := cutOff(t, c.tool.name, "boot0")
+			o := options([]script.Step{say("unused"), say("ok")}, &c.tool)
+			now := j.State().Calls["old"].StartedAt.Add(since)
+			o.Now = func() time.Time { return now }
+			run(t, t.Context(), j, o, agent.Done)
+			if got := j.result(t, "old").Duration; got != c.want {
+				t.Errorf("duration = %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

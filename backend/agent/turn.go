@@ -29,8 +29,8 @@ type turn struct {
 	Options
 
 	journal     Journal
-	root, task  string          // ids
-	adopted     map[string]bool // calls of an earlier take-up that were open at the start
+	root, task  string               // ids
+	adopted     map[string]time.Time // calls of an earlier take-up that were open at the start, and when they began
 	unwatch     func() bool
 	kills       []execenv.KillReport
 	interrupted chan time.Time // capacity one: when ctx ended
@@ -58,10 +58,10 @@ func newTurn(ctx context.Context, j Journal, o Options) *turn {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "agent", "task", j.State().ID)
-	t := &turn{Options: o, journal: j, root: j.State().RootID, task: j.State().ID, adopted: map[string]bool{}, interrupted: make(chan time.Time, 1)}
+	t := &turn{Options: o, journal: j, root: j.State().RootID, task: j.State().ID, adopted: map[string]time.Time{}, interrupted: make(chan time.Time, 1)}
 	t.unwatch = context.AfterFunc(ctx, func() { t.interrupted <- o.Now() })
 	for _, id := range j.State().Open {
-		t.adopted[id] = true
+		t.adopted[id] = j.State().Calls[id].StartedAt
 	}
 	return t
 }

@@ -33,12 +33,12 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if err := s.append(ctx, v.ID, 0, started); err != nil {
 		return nil, err
 	}
-	return s.personCall(ctx, v.ID, tool, started, env, "")
+	return s.personCall(ctx, v.ID, tool, started, time.Now(), env, "")
 }
 
-// personCall runs a started call and closes it in the log. boot is set when it
-// was started before a crash.
-func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, started *task.ToolCallStarted, env execenv.Env, boot string) (*task.ToolResultRecorded, error) {
+// personCall runs a call that was started at begun and closes it in the log.
+// boot is set when that was before a crash.
+func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, started *task.ToolCallStarted, begun time.Time, env execenv.Env, boot string) (*task.ToolResultRecorded, error) {
 	seen := sync.OnceValue(func() map[string]string { // most tools never ask
 		st, err := s.o.Store.State(ctx, root)
 		if err != nil {
@@ -46,7 +46,6 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 		}
 		return st.Seen[task.ActorPerson]
 	})
-	begun := time.Now()
 	result, err := tool.Run(ctx, tools.Call{
 		ID: started.CallID, Boot: boot, Input: started.Input, Env: env,
 		Known: func(path string) (string, bool) { h, ok := seen()[path]; return h, ok },
@@ -97,7 +96,7 @@ func (s *Service) finishPersonCalls(ctx context.Context, j *journal) error {
 		if boot == "" {
 			boot = "none" // no guest: whatever it did, nobody kept it
 		}
-		if _, err := s.personCall(ctx, j.root, tool, call.Started, env, boot); err != nil {
+		if _, err := s.personCall(ctx, j.root, tool, call.Started, call.StartedAt, env, boot); err != nil {
 			return err
 		}
 	}

@@ -51,12 +51,13 @@ type State struct {
 
 // Call is what the log knows of one tool call.
 type Call struct {
-	ID       string
-	Started  *ToolCallStarted
-	Result   *ToolResultRecorded
-	Approval *ToolCallApprovalRequested
-	Decision *ToolCallApprovalResolved
-	Finished bool
+	ID        string
+	Started   *ToolCallStarted
+	StartedAt time.Time // when that was recorded
+	Result    *ToolResultRecorded
+	Approval  *ToolCallApprovalRequested
+	Decision  *ToolCallApprovalResolved
+	Finished  bool
 }
 
 // Fold returns the state that follows from events, in order. An event of an
@@ -85,7 +86,8 @@ func (s *State) Apply(e Event) {
 	case *MessagesAppended:
 		s.messages = append(s.messages, p.Messages...)
 	case *ToolCallStarted:
-		s.call(p.CallID).Started = p
+		c := s.call(p.CallID)
+		c.Started, c.StartedAt = p, e.At
 	case *ToolResultRecorded:
 		c := s.call(p.CallID)
 		c.Result = p

@@ -102,7 +102,7 @@ func (t *Bash) Run(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return fault(ctx, err)
 	}
-	return Result{Status: bashStatus(o), Text: bashText(p, o), Display: bashDisplay(p, o), Kill: o.Kill}, nil
+	return Result{Status: bashStatus(o), Text: bashText(p, o), Display: bashDisplay(p, o), Kill: o.Kill, Took: o.Duration}, nil
 }
 
 func bashStatus(o execenv.Outcome) task.CallStatus {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/llm"
@@ -76,6 +77,7 @@ type Result struct {
 	Display any                 // for the screen: the tool's display struct, or nil
 	Files   map[string]string   // path to hash: what the agent knows of them from now on
 	Kill    *execenv.KillReport // what a timeout or Stop ended
+	Took    time.Duration       // as the place measured it; 0 when it did not
 }
 
 // ReadOnly reports whether a tool changes nothing, so that its calls may run
