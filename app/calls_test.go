@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -176,6 +177,70 @@ func TestRunInterrupted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Calls that wait are decided where somebody answers first: on the screen, while
+// the terminal says nothing, or at the terminal, whose answer then goes to the
+// call that waits now.
+func TestRunAnsweredElsewhere(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallNamespace)
+	data := dataDir(t)
+	s := start(t, data)
+	model := scripted(t, call("Bash", map[string]any{"command": "echo one"}),
+		call("Bash", map[string]any{"command": "echo two"}), call("Write", map[string]any{"file_path": "three", "content": "3"}), say("all said"))
+	cmd := glovebox("run", "--data", data, "--wall", "namespace", "--approvals", "ask", "--model", model, "go")
+	terminal, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &watched{word: "\n", found: make(chan struct{})}
+	third := &watched{word: "? allow Write", found: make(chan struct{})}
+	cmd.Stdout = io.MultiWriter(seen, third)
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1) // the one end
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { cmd.Process.Kill() })
+	select {
+	case <-seen.found:
+	case err := <-ended:
+		t.Fatalf("the run ended early: %v\n%s", err, seen)
+	}
+	id := strings.TrimPrefix(strings.TrimSpace(strings.SplitN(seen.String(), "\n", 2)[0]), "session ")
+
+	answered := map[string]bool{}
+	next := func() string {
+		p := awaitEvent(s, id, 30*time.Second, func(p *task.ToolCallApprovalRequested) bool { return !answered[p.CallID] })
+		answered[p.CallID] = true
+		return p.CallID
+	}
+	for range 2 {
+		s.post(id, "approvals/"+next(), httpapi.DecisionRequest{Allow: true})
+	}
+	last := next()
+	select {
+	case <-third.found:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the last call is not asked about:\n%s", seen)
+	}
+	if _, err := io.WriteString(terminal, "y\n"); err != nil {
+		t.Fatal(err)
+	}
+	decided := awaitEvent(s, id, 30*time.Second, func(p *task.ToolCallApprovalResolved) bool { return p.CallID == last })
+	if !decided.Allow {
+		t.Errorf("the answer at the terminal became %+v, want that it allows the last call", decided)
+	}
+	select {
+	case err := <-ended:
+		if err != nil || !strings.Contains(seen.String(), "all said") {
+			t.Errorf("the run ended with %v:\n%s", err, seen)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("the run goes on though its turn has ended:\n%s", seen)
+	}
 }
 
 // Ctrl-C ends a command that a person runs, also one that does not take the

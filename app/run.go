@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,8 +120,11 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 	// The first interrupt stops the turn, whose end the log then tells.
 	last := context.WithoutCancel(ctx)
 	follow, done := context.WithCancel(last)
+	asked := newDesk()
+	var decides sync.WaitGroup
+	decides.Go(func() { c.decide(follow, client, id, asked) })
+	defer decides.Wait()
 	defer done()
-	asked := make(chan string) // calls that wait for a decision
 	stopped := context.AfterFunc(ctx, func() {
 		call, cancel := context.WithTimeout(last, stopTime)
 		defer cancel()
@@ -131,9 +134,8 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 		}
 	})
 	defer stopped()
-	go c.decide(follow, client, id, asked)
 	turn := &turnWatch{printer: p, asked: asked, url: client.base}
-	err = client.follow(follow, id, 0, func(fr httpapi.Frame) error { return turn.frame(follow, fr) })
+	err = client.follow(follow, id, 0, func(fr httpapi.Frame) error { return turn.frame(fr) })
 	if err != nil {
 		return err
 	}
@@ -151,39 +153,16 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 // stopTime bounds a stop or a release at the end of a run.
 const stopTime = 30 * time.Second
 
-// decide asks the person at the terminal about each call that waits.
-func (c *cli) decide(ctx context.Context, client *apiClient, id string, asked <-chan string) {
-	in := bufio.NewReader(c.in)
-	for {
-		var callID string
-		select {
-		case callID = <-asked:
-		case <-ctx.Done():
-			return
-		}
-		answer, err := in.ReadString('\n')
-		if err != nil && answer == "" {
-			continue // nobody there: it waits for the screen
-		}
-		answer = strings.ToLower(strings.TrimSpace(answer))
-		allow := answer == "y" || answer == "yes"
-		req := httpapi.DecisionRequest{Allow: allow, Reason: map[bool]string{false: "denied at the terminal"}[allow]}
-		if err := client.call(ctx, "POST", "/sessions/"+id+"/approvals/"+callID, req, nil); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(c.err, "glovebox:", err)
-		}
-	}
-}
-
 // turnWatch prints a turn and notices its end.
 type turnWatch struct {
 	*printer
-	asked   chan<- string
+	asked   *desk
 	url     string
 	woken   bool
 	outcome error
 }
 
-func (t *turnWatch) frame(ctx context.Context, f httpapi.Frame) error {
+func (t *turnWatch) frame(f httpapi.Frame) error {
 	t.printer.frame(f)
 	if f.Type != "event" {
 		return nil
@@ -196,13 +175,14 @@ func (t *turnWatch) frame(ctx context.Context, f httpapi.Frame) error {
 	case *task.TaskWoken:
 		t.woken = true
 	case *task.ToolCallApprovalRequested:
+		t.asked.ask(p.CallID) // first, so that an answer to the line finds it
 		if !t.json {
 			t.line("", nil, "? allow %s? [y/N], or answer at %s", p.Tool, t.url)
 		}
-		select {
-		case t.asked <- p.CallID:
-		case <-ctx.Done():
-		}
+	case *task.ToolCallApprovalResolved:
+		t.asked.settle(p.CallID)
+	case *task.ToolResultRecorded:
+		t.asked.settle(p.CallID)
 	case *task.TaskSuspended:
 		switch {
 		case p.Reason == task.TurnFailed:
