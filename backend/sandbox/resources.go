@@ -84,6 +84,20 @@ func parseSize(s string) (int64, error) {
 	return int64(bytes), nil
 }
 
+// FormatSize writes bytes as a Spec's resources do: in the largest binary unit that
+// they are a whole number of.
+func FormatSize(n int64) string {
+	for _, unit := range []struct {
+		shift uint
+		name  string
+	}{{30, "g"}, {20, "m"}, {10, "k"}} {
+		if n > 0 && n%(1<<unit.shift) == 0 {
+			return strconv.FormatInt(n>>unit.shift, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 func parseCPUs(s string) (float64, error) {
 	n, ok := parseDecimal(s)
 	if !ok {

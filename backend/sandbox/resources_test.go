@@ -34,6 +34,16 @@ func TestParseResources(t *testing.T) {
 	}
 }
 
+func TestFormatSize(t *testing.T) {
+	for n, want := range map[int64]string{
+		2 << 30: "2g", 1536 << 20: "1536m", 64 << 20: "64m", 3 << 10: "3k", 1000: "1000", 0: "0",
+	} {
+		if got := sandbox.FormatSize(n); got != want {
+			t.Errorf("FormatSize(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestParseResources_refusesByName(t *testing.T) {
 	for _, tt := range [][2]string{
 		{"memory", ""}, {"memory", "two"}, {"memory", "2x"}, {"memory", "-1g"}, {"memory", "inf"},

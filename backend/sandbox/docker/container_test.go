@@ -15,6 +15,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/volume"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -123,6 +124,20 @@ func TestAllocate_setsWhatWasAsked(t *testing.T) {
 	}
 	if d.Network != "none" || d.User != "host" || d.StartedAt.IsZero() || d.Image != p.opts.DefaultImage || !strings.HasPrefix(d.ImageDigest, "sha256:") || len(d.Mounts) != 2 {
 		t.Errorf("Describe = %+v", d)
+	}
+}
+
+func TestDescribeMounts_haveOneOrder(t *testing.T) {
+	point := func(target string) container.MountPoint {
+		return container.MountPoint{Type: mount.TypeBind, Source: "/host" + target, Destination: target}
+	}
+	c := container.InspectResponse{Mounts: []container.MountPoint{point("/work"), point(insideDir), point("/a"), point("/data")}}
+	var got []string
+	for _, m := range describeMounts(c) {
+		got = append(got, m.Target)
+	}
+	if want := []string{"/a", "/data", "/work"}; !slices.Equal(got, want) {
+		t.Errorf("mounts at %q, want %q", got, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,6 +79,8 @@ func (p *Provider) digest(ctx context.Context, id string) string {
 	return id
 }
 
+// describeMounts lists what the sandbox was given, by target: the engine's own
+// order is another one each time.
 func describeMounts(c container.InspectResponse) []sandbox.Mount {
 	var mounts []sandbox.Mount
 	for _, m := range c.Mounts {
@@ -93,32 +96,20 @@ func describeMounts(c container.InspectResponse) []sandbox.Mount {
 		}
 		mounts = append(mounts, d)
 	}
+	slices.SortFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Target, b.Target) })
 	return mounts
 }
 
 func describeLimits(h *container.HostConfig) map[string]string {
 	l := map[string]string{
-		"memory": size(h.Memory),
-		"shm":    size(h.ShmSize),
+		"memory": sandbox.FormatSize(h.Memory),
+		"shm":    sandbox.FormatSize(h.ShmSize),
 		"cpus":   strconv.FormatFloat(float64(h.NanoCPUs)/1e9, 'f', -1, 64),
 	}
 	if h.PidsLimit != nil {
 		l["pids"] = strconv.FormatInt(*h.PidsLimit, 10)
 	}
 	return l
-}
-
-// size writes bytes as a Spec's resources do.
-func size(n int64) string {
-	for _, unit := range []struct {
-		shift uint
-		name  string
-	}{{30, "g"}, {20, "m"}, {10, "k"}} {
-		if n > 0 && n%(1<<unit.shift) == 0 {
-			return strconv.FormatInt(n>>unit.shift, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // notEnforced names the limits that the engine's kernel or cgroups cannot hold.

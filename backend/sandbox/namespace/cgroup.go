@@ -245,8 +245,13 @@ func limitsOf(dirs []string) map[string]string {
 				continue
 			}
 			value := f[0]
-			if n, err := strconv.ParseFloat(value, 64); err == nil && l.key == "cpus" {
-				value = strconv.FormatFloat(n/100000, 'f', -1, 64)
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil { // else "max"
+				switch l.key {
+				case "memory":
+					value = sandbox.FormatSize(n)
+				case "cpus":
+					value = strconv.FormatFloat(float64(n)/100000, 'f', -1, 64)
+				}
 			}
 			limits[l.key] = value
 		}

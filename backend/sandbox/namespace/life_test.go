@@ -223,7 +223,7 @@ func TestLimits(t *testing.T) {
 	if len(d.NotEnforced) > 0 {
 		t.Skipf("no cgroup can be made here; not enforced: %q", d.NotEnforced)
 	}
-	for key, want := range map[string]string{"memory": "268435456", "pids": "64", "cpus": "0.5"} {
+	for key, want := range map[string]string{"memory": "256m", "pids": "64", "cpus": "0.5"} {
 		if d.Limits[key] != want {
 			t.Errorf("the kernel holds it to %s %q, want %q", key, d.Limits[key], want)
 		}
