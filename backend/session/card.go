@@ -52,11 +52,34 @@ func (s *Service) Container(ctx context.Context, id string) (Card, error) {
 	}
 	card.Hello = &b.Hello
 	if st, err := s.o.Lifetime.Stats(ctx, v.ID); err == nil {
+		limit(&st, card.Description)
 		card.Stats = &st
 	} else {
 		card.Err = errors.Join(card.Err, err)
 	}
 	return card, nil
+}
+
+// limit fills in the limits that a guest does not see, since its cgroup is out
+// of its sight, from what was read back outside. What stays 0 has no limit.
+func limit(st *wire.Stats, d *sandbox.Description) {
+	if d == nil {
+		return
+	}
+	read := func(key string) sandbox.Resources {
+		value, ok := d.Limits[key]
+		if !ok {
+			return sandbox.Resources{}
+		}
+		r, _ := sandbox.ParseResources(map[string]string{key: value}) // "max" and "0" are no limit
+		return r
+	}
+	if st.MemoryLimit == 0 {
+		st.MemoryLimit = read("memory").Memory
+	}
+	if st.PIDsLimit == 0 {
+		st.PIDsLimit = int(read("pids").PIDs)
+	}
 }
 
 // Events returns up to limit events of a session after a seq.

@@ -6,8 +6,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/stream"
 	"github.com/glovebox-dev/glovebox/backend/task"
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 func TestTitle(t *testing.T) {
@@ -22,6 +24,25 @@ func TestTitle(t *testing.T) {
 	} {
 		if got := title(c.open); got != c.want {
 			t.Errorf("title(%+v) = %q, want %q", c.open, got, c.want)
+		}
+	}
+}
+
+func TestLimit_fillsWhatTheGuestDoesNotSee(t *testing.T) {
+	held := &sandbox.Description{Limits: map[string]string{"memory": "2g", "pids": "512"}}
+	for name, c := range map[string]struct {
+		of      *sandbox.Description
+		st      wire.Stats
+		memory  int64
+		process int
+	}{
+		"nothing seen":  {held, wire.Stats{}, 2 << 30, 512},
+		"seen":          {held, wire.Stats{MemoryLimit: 1 << 30, PIDsLimit: 100}, 1 << 30, 100},
+		"no limit":      {&sandbox.Description{Limits: map[string]string{"memory": "max", "pids": "max"}}, wire.Stats{}, 0, 0},
+		"not described": {nil, wire.Stats{}, 0, 0},
+	} {
+		if limit(&c.st, c.of); c.st.MemoryLimit != c.memory || c.st.PIDsLimit != c.process {
+			t.Errorf("%s: limits %d and %d, want %d and %d", name, c.st.MemoryLimit, c.st.PIDsLimit, c.memory, c.process)
 		}
 	}
 }
