@@ -47,8 +47,7 @@ func (c *cli) benchCommand() *cobra.Command {
 
 // benchInsideCommand is what the benchmark runs inside sandboxes.
 func (c *cli) benchInsideCommand() *cobra.Command {
-	inside := &cobra.Command{Use: "inside", Short: "What the benchmark runs inside a sandbox", Hidden: true}
-	inside.AddCommand(
+	return group(&cobra.Command{Use: "inside", Short: "What the benchmark runs inside a sandbox", Hidden: true},
 		&cobra.Command{
 			Use: "spawn N SHELL", Short: "Time the start of shells", Args: cobra.ExactArgs(2),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +70,6 @@ func (c *cli) benchInsideCommand() *cobra.Command {
 			},
 		},
 	)
-	return inside
 }
 
 // bench runs a server of its own in this process and measures it.

@@ -40,6 +40,15 @@ type cli struct {
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
+// asUsage makes an error that names a field of what was typed a usageError.
+func asUsage(err error) error {
+	var api *apiError
+	if errors.Is(err, sandbox.ErrSpec) || errors.As(err, &api) && api.Code == "invalid_field" {
+		return usageError{err}
+	}
+	return err
+}
+
 // exitError carries an exit code that is not a failure of ours.
 type exitError struct{ code int }
 
@@ -104,10 +113,17 @@ func (c *cli) root() *cobra.Command {
 		c.attachCommand(), c.startCommand(), c.stopCommand(), c.releaseCommand(), c.reprovisionCommand(), c.closeCommand(),
 		c.execCommand(), c.toolCommand(), c.imageCommand(), c.tokenCommand(), c.doctorCommand(), c.versionCommand(), c.benchCommand(),
 	)
-	for _, verb := range root.Commands() {
-		usageArgs(verb)
-	}
+	usageArgs(root)
 	return root
+}
+
+// group makes a command of verbs: alone it prints its help, and a verb that it
+// does not have is a mistake of usage.
+func group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(verbs...)
+	return cmd
 }
 
 // usageArgs makes wrong arguments a mistake of usage.
@@ -115,7 +131,7 @@ func usageArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%w; see glovebox %s --help", err, cmd.Name())}
+				return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 			}
 			return nil
 		}
@@ -163,10 +179,10 @@ func (c *cli) loadConfig() (config.Config, error) {
 		path = config.DefaultPath()
 	}
 	cfg, err := config.Load(path, named)
-	if errors.Is(err, sandbox.ErrSpec) {
-		return cfg, usageError{err}
+	if err != nil {
+		return cfg, usageError{err} // the file is as much typed as a flag
 	}
-	return cfg, err
+	return cfg, nil
 }
 
 func (c *cli) logger() *slog.Logger {
@@ -193,7 +209,11 @@ func (c *cli) newApp(ctx context.Context, addr string) (*App, error) {
 	if addr == "" {
 		addr = defaultAddr
 	}
-	return New(ctx, Options{DataDir: dir, Addr: addr, Config: cfg, Log: c.logger()})
+	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Config: cfg, Log: c.logger()})
+	if err != nil {
+		return nil, asUsage(err)
+	}
+	return app, nil
 }
 
 const defaultAddr = "127.0.0.1:7333"

@@ -111,7 +111,7 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 	}
 	var opened httpapi.Accepted
 	if err := client.call(ctx, "POST", "/sessions", req, &opened); err != nil {
-		return err
+		return asUsage(err)
 	}
 	id := opened.SessionID
 	p := &printer{out: c.out, json: f.json, id: id}

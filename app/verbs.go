@@ -245,7 +245,7 @@ func (c *cli) toolCommand() *cobra.Command {
 				err := client.call(cmd.Context(), "POST", "/sessions/"+url.PathEscape(args[0])+"/tools",
 					httpapi.ToolRequest{Tool: args[1], Input: input}, &result)
 				if err != nil {
-					return err
+					return asUsage(err)
 				}
 				if err := json.NewEncoder(c.out).Encode(result); err != nil {
 					return err
@@ -379,9 +379,7 @@ func (c *cli) imageCommand() *cobra.Command {
 		},
 	}
 	build.Flags().BoolVar(&tiny, "tiny", false, "the tiny image: a static shell, from this machine's busybox")
-	image := &cobra.Command{Use: "image", Short: "Images of the docker wall"}
-	image.AddCommand(build)
-	return image
+	return group(&cobra.Command{Use: "image", Short: "Images of the docker wall"}, build)
 }
 
 func (c *cli) tokenCommand() *cobra.Command {
@@ -403,9 +401,7 @@ func (c *cli) tokenCommand() *cobra.Command {
 			})
 		},
 	}
-	token := &cobra.Command{Use: "token", Short: "The token that screens and verbs show to the server"}
-	token.AddCommand(rotate)
-	return token
+	return group(&cobra.Command{Use: "token", Short: "The token that screens and verbs show to the server"}, rotate)
 }
 
 func (c *cli) doctorCommand() *cobra.Command {

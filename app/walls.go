@@ -12,12 +12,13 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/frontend"
 )
 
 // What to do where a wall is missing.
 const (
-	fixDocker    = "install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)"
+	fixDocker    = docker.Install
 	fixNamespace = "install bubblewrap (Debian: apt-get install bubblewrap)"
 )
 
@@ -112,6 +113,9 @@ func (a *App) defaultWall(ctx context.Context) (sandbox.Wall, error) {
 func (a *App) defaultImage(ctx context.Context) (string, error) {
 	if image := a.o.Config.Sandbox.Image; image != "" {
 		return image, nil
+	}
+	if err := a.docker.Probe(ctx); err != nil {
+		return "", err
 	}
 	standard := "glovebox/sandbox:" + Version
 	if ok, err := a.docker.ImageExists(ctx, standard); err != nil || ok {

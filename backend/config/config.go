@@ -49,6 +49,9 @@ func Load(path string, named bool) (Config, error) {
 		return Config{}, nil
 	}
 	var parse toml.ParseError
+	if errors.As(err, &parse) && parse.LastKey != "" {
+		return Config{}, fmt.Errorf("%s: line %d: %w", path, parse.Position.Line, &sandbox.FieldError{Field: parse.LastKey, Reason: parse.Message})
+	}
 	if errors.As(err, &parse) {
 		return Config{}, fmt.Errorf("%s: %s", path, parse.ErrorWithPosition())
 	}

@@ -2,15 +2,33 @@ package docker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 var _ sandbox.Checker = (*Provider)(nil)
 
+// Install says how a machine without an engine gets one.
+const Install = "install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)"
+
+// Probe looks whether an engine answers. Where none does the error wraps
+// sandbox.ErrNoWall and says what to install.
+func (p *Provider) Probe(ctx context.Context) error {
+	_, err := p.connect(ctx)
+	if errors.Is(err, sandbox.ErrUnreachable) {
+		return fmt.Errorf("%w: %v; %s", sandbox.ErrNoWall, err, Install)
+	}
+	return err
+}
+
 // Check finds the faults of a spec as Allocate does, and makes nothing: the
 // name of an image's user, which only a container can tell, is left to Allocate.
 func (p *Provider) Check(ctx context.Context, spec sandbox.Spec) error {
+	if err := p.Probe(ctx); err != nil {
+		return err
+	}
 	if spec.User == "image" {
 		spec.User = "host"
 	}

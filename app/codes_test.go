@@ -1,0 +1,56 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The exit code tells a mistake on the command line, and a wall that is not
+// there, from a failure; the text says what to do.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	wrong := filepath.Join(t.TempDir(), "wrong.toml")
+	if err := os.WriteFile(wrong, []byte("[docker]\nhost = 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	data := dataDir(t)
+	noEngine, noPath := "DOCKER_HOST=unix:///nonexistent.sock", "PATH=/nonexistent"
+	for _, tt := range []struct {
+		line string
+		env  []string
+		code int
+		text string
+	}{
+		{"bogus", nil, exitUsage, `unknown command "bogus"`},
+		{"image bogus", nil, exitUsage, "see glovebox image --help"},
+		{"token bogus", nil, exitUsage, "see glovebox token --help"},
+		{"show", nil, exitUsage, "see glovebox show --help"},
+		{"run --approvals none go", nil, exitUsage, "choose ask or auto"},
+		{"run --wall moat go", nil, exitUsage, "choose docker"},
+		{"run --wall namespace --limit memory=x go", nil, exitUsage, "resources.memory"},
+		{"run --wall namespace --model bogus go", nil, exitUsage, "choose demo"},
+		{"run --wall namespace --workspace /nonexistent go", nil, exitUsage, "make it first"},
+		{"serve --no-open --addr 0.0.0.0:1", nil, exitUsage, "choose 127.0.0.1"},
+		{"ls --config " + wrong, nil, exitUsage, "docker.host"},
+		{"ls --config /nonexistent.toml", nil, exitUsage, "no such file"},
+		{"show s-none", nil, exitFailed, "s-none"},
+		{"run --wall docker go", []string{noEngine}, exitNoWall, "install and start a Docker engine"},
+		{"run --wall docker --image x go", []string{noEngine}, exitNoWall, "install and start a Docker engine"},
+		{"run --wall namespace go", []string{noPath}, exitNoWall, "install the package bubblewrap"},
+		{"run go", []string{noEngine, noPath}, exitNoWall, "install bubblewrap"},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			cmd := glovebox(append([]string{"--data", data}, strings.Fields(tt.line)...)...)
+			cmd.Env = append(cmd.Env, tt.env...)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != tt.code || !strings.Contains(string(out), tt.text) {
+				t.Errorf("ended with %v, want code %d; printed, want %q in it:\n%s", err, tt.code, tt.text, out)
+			}
+		})
+	}
+}
