@@ -264,6 +264,9 @@ func (m *Manager) reap(ctx context.Context, w sandbox.Wall, p sandbox.Provider, 
 	lctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	rows, err := m.ledger.Records(lctx)
 	cancel()
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		m.log.ErrorContext(ctx, "read the sandbox ledger; nothing is reaped", "err", err)
 		return

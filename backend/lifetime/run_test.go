@@ -1,9 +1,13 @@
 package lifetime_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +89,42 @@ func checkSettled(t *testing.T, w *world, when string) {
 		if !held[id] {
 			t.Errorf("%s: nobody holds %s", when, id)
 		}
+	}
+}
+
+// slowLedger answers when it is read a second time, which is to reap, only at
+// the end of ctx.
+type slowLedger struct {
+	*host
+	reads atomic.Int32
+	asked chan struct{}
+}
+
+func (l *slowLedger) Records(ctx context.Context) ([]sandbox.Record, error) {
+	if l.reads.Add(1) == 1 {
+		return l.host.Records(ctx)
+	}
+	close(l.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestRun_endsWithoutComplaint(t *testing.T) {
+	h := newWorld().host(-1)
+	ledger := &slowLedger{host: h, asked: make(chan struct{})}
+	var log bytes.Buffer
+	m := lifetime.New(lifetime.Options{
+		Providers: map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: h}, Ledger: ledger, Secret: []byte("secret"),
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	t.Cleanup(func() { m.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	<-ledger.asked
+	cancel()
+	if err := <-ended; err != nil || log.Len() > 0 {
+		t.Errorf("Run() = %v, and logged:\n%s", err, &log)
 	}
 }
 
