@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/docker/docker/api/types/events"
@@ -27,16 +28,17 @@ const (
 // unreachable, and its return brings back what the engine says then.
 func (p *Provider) Watch(ctx context.Context, report func(sandbox.Change), relist func()) error {
 	w := &watch{p: p, report: report, last: map[string]sandbox.Condition{}}
-	backoff := firstBackoff
+	backoff, level := firstBackoff, slog.LevelWarn
 	for {
 		connected, err := w.follow(ctx, relist)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if connected {
-			backoff = firstBackoff
+			backoff, level = firstBackoff, slog.LevelWarn
 		}
-		p.log.WarnContext(ctx, "engine events interrupted", "err", err, "again_in", backoff)
+		p.log.Log(ctx, level, "engine events interrupted", "err", err, "again_in", backoff)
+		level = slog.LevelDebug // said once; that it goes on is no news
 		if _, err := p.connect(ctx); err != nil && ctx.Err() == nil {
 			w.silence()
 		}

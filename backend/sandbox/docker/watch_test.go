@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -64,6 +65,76 @@ func (s *stubContainers) inspect(id string) http.HandlerFunc {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q},"HostConfig":{},"Config":{"Labels":{"glovebox.instance":"stub"}}}`, id, s.states[id])
+	}
+}
+
+// records hands over the levels of what is logged.
+type records chan slog.Level
+
+func (r records) Enabled(context.Context, slog.Level) bool { return true }
+func (r records) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r records) WithGroup(string) slog.Handler            { return r }
+func (r records) Handle(_ context.Context, rec slog.Record) error {
+	if rec.Message == "engine events interrupted" {
+		r <- rec.Level
+	}
+	return nil
+}
+
+func TestWatch_warnsOnceOfASilentEngine(t *testing.T) {
+	engine := &stubContainers{cut: make(chan struct{})}
+	stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+		"/containers/json": engine.list,
+	}, around: engine.ServeHTTP}
+	p := stubProvider(t, stub.start(t))
+	logged := make(records)
+	p.log = slog.New(logged)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	relists := make(chan struct{}, 8) // more than the test makes
+	done := make(chan error, 1)
+	go func() { done <- p.Watch(ctx, func(sandbox.Change) {}, func() { relists <- struct{}{} }) }()
+	limit := time.After(30 * time.Second)
+	want := func(levels ...slog.Level) {
+		t.Helper()
+		for _, want := range levels {
+			select {
+			case got := <-logged:
+				if got != want {
+					t.Errorf("an interruption is logged as %v, want %v", got, want)
+				}
+			case <-limit:
+				t.Fatal("no interruption is logged")
+			}
+		}
+	}
+	for range 2 {
+		select {
+		case <-relists:
+		case <-limit:
+			t.Fatal("no relist")
+		}
+		engine.set(func() { engine.silent = true })
+		want(slog.LevelWarn, slog.LevelDebug, slog.LevelDebug)
+		engine.set(func() { engine.silent = false })
+		for len(relists) == 0 { // attempts from before it spoke again
+			select {
+			case got := <-logged:
+				if got != slog.LevelDebug {
+					t.Errorf("an interruption is logged as %v, want %v", got, slog.LevelDebug)
+				}
+			case r := <-relists:
+				relists <- r
+			case <-limit:
+				t.Fatal("no relist")
+			}
+		}
+	}
+	cancel()
+	select {
+	case got := <-logged:
+		t.Errorf("its end is logged as %v", got)
+	case <-done:
 	}
 }
 
