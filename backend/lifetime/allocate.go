@@ -140,9 +140,16 @@ func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec s
 	return p.Allocate(ctx, rootTaskID, spec)
 }
 
-// fail writes that an allocation failed, and returns why.
+// causeStopped explains a sandbox whose allocation was called off.
+const causeStopped = "stopped before it was ready"
+
+// fail writes that an allocation failed, and returns why. What went wrong only
+// because ctx was cancelled is no cause.
 func (m *Manager) fail(ctx context.Context, r *root, rec sandbox.Record, why error) error {
 	cond := sandbox.Condition{Value: sandbox.StateFailed, Cause: why.Error(), Source: "ledger"}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		cond.Cause = causeStopped
+	}
 	if err := m.write(ctx, r, &rec, cond, why.Error()); err != nil {
 		return errors.Join(why, err)
 	}

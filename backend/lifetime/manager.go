@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -205,16 +206,17 @@ func errNone(rootTaskID string) error {
 	return fmt.Errorf("task %s has no sandbox; re-provision the session: %w", rootTaskID, sandbox.ErrGone)
 }
 
-// clip bounds a cause that came out of an error, on a rune's border.
+// clip makes one short line of a cause that came out of an error, cut on a rune's
+// border. The whole error goes where details go.
 func clip(s string) string {
-	const most = 500
-	if len(s) <= most {
-		return s
+	const most = 160
+	line, _, more := strings.Cut(strings.TrimSpace(s), "\n")
+	line = strings.TrimSpace(line)
+	if len(line) > most {
+		line, more = strings.ToValidUTF8(line[:most], ""), true
 	}
-	for i := range s {
-		if i > most {
-			return s[:i] + "…"
-		}
+	if more {
+		line += "…"
 	}
-	return s
+	return line
 }

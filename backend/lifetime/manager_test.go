@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -134,6 +136,22 @@ func TestAllocate_failureLeavesNothing(t *testing.T) {
 	}
 }
 
+// What the engine says at length is in the error; the row has a line of it.
+func TestAllocate_causeIsOneShortLine(t *testing.T) {
+	w := newWorld()
+	m, _ := newManager(t, w.host(-1), false)
+	spec := docker()
+	spec.Image = "verbose"
+	_, err := m.Allocate(t.Context(), "t1", spec, nil)
+	if err == nil || !strings.Contains(err.Error(), "the last word") {
+		t.Errorf("Allocate() = %v, want all of it", err)
+	}
+	cause := w.records()[0].Cause
+	if !strings.Contains(cause, "docker sandbox: a long tale") || !strings.HasSuffix(cause, "…") || len(cause) > 200 || strings.Contains(cause, "\n") || !utf8.ValidString(cause) {
+		t.Errorf("cause = %q, want one short line", cause)
+	}
+}
+
 // A caller that goes away takes its attempt along, not the other callers.
 func TestAllocate_impatientCaller(t *testing.T) {
 	w := newWorld()
@@ -156,6 +174,7 @@ func TestAllocate_impatientCaller(t *testing.T) {
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Errorf("the first caller got %v, want its own end", err)
 	}
+	o.await(t, "t1 failed stopped before it was ready")
 	if err := <-second; err != nil {
 		t.Errorf("the second caller got %v, want a sandbox", err)
 	}
@@ -231,6 +250,7 @@ func TestRelease_endsAnAllocation(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Allocate() = %v, want its end", err)
 	}
+	o.await(t, "t1 failed stopped before it was ready")
 }
 
 // What the user kept survives the release of what came after it, and the reaper.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -156,6 +157,9 @@ func (h *host) Allocate(ctx context.Context, rootTaskID string, spec sandbox.Spe
 	}
 	if spec.Image == "bad" {
 		return sandbox.Handle{}, &sandbox.FieldError{Field: "image", Reason: "is bad"}
+	}
+	if spec.Image == "verbose" {
+		return sandbox.Handle{}, errors.New("a long tale " + strings.Repeat("é", 200) + "\nand the last word")
 	}
 	if spec.Image == "slow" {
 		<-ctx.Done()
