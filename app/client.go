@@ -31,11 +31,20 @@ type apiError struct {
 	status int
 }
 
+// nextVerb says by an error's code which verb helps.
+var nextVerb = map[string]string{
+	"unknown_session": "; glovebox ls lists the sessions",
+	"session_ended":   "; glovebox ls lists the sessions, glovebox run opens one",
+	"no_sandbox":      "; glovebox show says why, glovebox reprovision gives it one",
+	"sandbox_lost":    "; the verb is glovebox reprovision",
+}
+
 func (e *apiError) Error() string {
-	if e.Field != "" && !strings.HasPrefix(e.Message, e.Field) {
-		return e.Field + ": " + e.Message
+	text := e.Message + nextVerb[e.Code]
+	if e.Field != "" && !strings.HasPrefix(text, e.Field) {
+		return e.Field + ": " + text
 	}
-	return e.Message
+	return text
 }
 
 func newClient(url, dataDir string) (*apiClient, error) {

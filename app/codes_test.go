@@ -7,7 +7,37 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
+
+// An error of a verb speaks of sessions, and says which verb helps.
+func TestVerbErrors(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallNamespace)
+	data := dataDir(t)
+	s := start(t, data)
+	fails := func(text string, args ...string) {
+		t.Helper()
+		out, err := glovebox(append([]string{"--data", data}, args...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), text) || strings.Contains(string(out), "task") {
+			t.Errorf("%v: %v, printed %q, want %q in it and no task", args, err, out, text)
+		}
+	}
+	fails("no such session; glovebox ls", "show", "s-none")
+	fails("no such session; glovebox ls", "logs", "s-none")
+	id := s.place(sandbox.WallNamespace, workspace(t, 1000))
+	s.bash(id, "true")
+	fails(`unknown tool "Bsh"; choose of Read, `, "tool", id, "Bsh", "{}")
+	s.post(id, "release", httpapi.ReleaseRequest{How: "remove"})
+	fails("glovebox reprovision", "attach", id)
+	s.post(id, "close", nil)
+	for _, verb := range []string{"attach", "start", "reprovision"} {
+		fails("the session has ended; glovebox ls", verb, id)
+	}
+	fails("the session has ended; glovebox ls", "exec", id, "--", "true")
+}
 
 // The exit code tells a mistake on the command line, and a wall that is not
 // there, from a failure; the text says what to do.

@@ -203,7 +203,7 @@ func errLedger(verb, rootTaskID string, err error) error {
 }
 
 func errNone(rootTaskID string) error {
-	return fmt.Errorf("task %s has no sandbox; re-provision the session: %w", rootTaskID, sandbox.ErrGone)
+	return fmt.Errorf("session %s has no sandbox; re-provision the session: %w", rootTaskID, sandbox.ErrGone)
 }
 
 // clip makes one short line of a cause that came out of an error, cut on a rune's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessage) (*task.ToolResultRecorded, error) {
 	tool, ok := s.o.Tools.Lookup(name)
 	if !ok {
-		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q", name)}
+		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
 	}
 	env, v, err := s.personEnv(ctx, id)
 	if err != nil {

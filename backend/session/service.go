@@ -31,8 +31,8 @@ import (
 
 // Errors of the service. Callers match them with errors.Is.
 var (
-	ErrUnknown    = store.ErrUnknownTask
-	ErrEnded      = store.ErrEnded
+	ErrUnknown    = errors.New("there is no such session")
+	ErrEnded      = errors.New("the session has ended")
 	ErrNotRunning = errors.New("nothing is running in this session")
 	ErrBusy       = errors.New("a turn is running; stop it first")
 	ErrNoApproval = errors.New("no call of that id waits for a decision")
@@ -148,6 +148,12 @@ func (s *Service) append(ctx context.Context, root string, generation int64, pay
 		events[i] = e
 	}
 	_, err := s.o.Store.Append(ctx, events...)
+	switch { // the store speaks of tasks
+	case errors.Is(err, store.ErrUnknownTask):
+		return ErrUnknown
+	case errors.Is(err, store.ErrEnded):
+		return ErrEnded
+	}
 	return err
 }
 

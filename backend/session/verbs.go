@@ -142,6 +142,9 @@ func (s *Service) Attach(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if v.Status == task.StatusEnded {
+		return ErrEnded
+	}
 	_, err = s.o.Lifetime.Attach(ctx, v.ID)
 	if err == nil {
 		s.wake(v.ID)
