@@ -38,6 +38,9 @@ type Env struct {
 	workspace string
 	log       *slog.Logger
 	calls     calls
+	life      context.Context // of the commands; Close ends it
+	end       context.CancelFunc
+	runs      sync.WaitGroup // of commands under way; none is added once closed is set
 	drains    sync.WaitGroup // of outputs that background children still hold
 
 	mu     sync.Mutex
@@ -60,7 +63,10 @@ func New(o Options) (*Env, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	life, end := context.WithCancel(context.Background())
 	return &Env{
+		life:      life,
+		end:       end,
 		Engine:    files.New(files.Options{}),
 		workspace: dir,
 		log:       o.Log.With("component", "local"),
@@ -96,10 +102,33 @@ func (e *Env) Run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 	return once(ctx, &e.calls, "run", c.Call, func() (execenv.Outcome, error) { return e.run(ctx, c, live) })
 }
 
-// Close kills what commands left running, as the release of a sandbox does.
+// begin admits one command: its context ends with the Env too. done, which may be
+// called twice, says that its first process has ended; Close waits for that.
+func (e *Env) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, nil, fmt.Errorf("run a command on the host: the session has let go of it: %w", execenv.ErrLost)
+	}
+	e.runs.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.life, cancel)
+	return ctx, sync.OnceFunc(func() {
+		stop()
+		cancel()
+		e.runs.Done()
+	}), nil
+}
+
+// Close kills what runs and what commands left running, as the release of a
+// sandbox does.
 func (e *Env) Close() error {
 	e.mu.Lock()
 	e.closed = true
+	e.mu.Unlock()
+	e.end()
+	e.runs.Wait()
+	e.mu.Lock()
 	trees := e.trees
 	e.trees = make(map[*tree]struct{})
 	e.mu.Unlock()
@@ -112,6 +141,7 @@ func (e *Env) Close() error {
 	held := slices.Collect(maps.Keys(e.held))
 	e.mu.Unlock()
 	for _, o := range held {
+		o.Unblock() // a reader that is slow to take what is left loses it
 		o.r.Close()
 	}
 	e.drains.Wait()

@@ -98,6 +98,28 @@ func TestRun_sideBySideWithBackgroundProcesses(t *testing.T) {
 	all.Wait()
 }
 
+func TestClose_endsWhatRuns(t *testing.T) {
+	env, _ := open(t)
+	begun, ended := make(chan struct{}), make(chan execenv.Outcome, 1)
+	go func() {
+		o, err := env.Run(t.Context(), execenv.Command{Argv: []string{"sh", "-c", "echo on; sleep 1000"}}, func(execenv.Chunk) { close(begun) })
+		if err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+		ended <- o
+	}()
+	<-begun
+	if err := env.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if o := <-ended; !o.Interrupted || o.Kill == nil || len(o.Kill.Left) > 0 {
+		t.Errorf("Run() = %+v, want it interrupted and nothing left", o)
+	}
+	if _, err := env.Run(t.Context(), execenv.Command{Argv: []string{"true"}}, nil); !errors.Is(err, execenv.ErrLost) {
+		t.Errorf("a call after Close: %v, want ErrLost", err)
+	}
+}
+
 func TestNew_refusesAWorkspaceThatIsNotThere(t *testing.T) {
 	if _, err := local.New(local.Options{Workspace: t.TempDir() + "/gone"}); !errors.Is(err, execenv.ErrWorkdirGone) {
 		t.Errorf("New() = %v", err)

@@ -38,6 +38,11 @@ func (e *Env) run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 	if err := ctx.Err(); err != nil {
 		return execenv.Outcome{}, err
 	}
+	ctx, done, err := e.begin(ctx)
+	if err != nil {
+		return execenv.Outcome{}, err
+	}
+	defer done()
 	if len(c.Argv) == 0 {
 		return execenv.Outcome{}, fmt.Errorf("run a command without arguments: %w", execenv.ErrInvalid)
 	}
@@ -116,6 +121,10 @@ func (e *Env) run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 
 	t := newTree(cmd.Process.Pid, mark)
 	o := e.await(ctx, c.Timeout, cmd, t, stdout, stderr)
+	if len(t.living()) > 0 {
+		e.remember(t)
+	}
+	done() // what is left is for Close to end; a slow reader does not hold it up
 	<-stdout.settled
 	<-stderr.settled
 	<-followed
@@ -124,9 +133,6 @@ func (e *Env) run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 	}
 	o.Stdout, o.Stderr = stdout.Captured(), stderr.Captured()
 	o.Background = t.living()
-	if len(o.Background) > 0 {
-		e.remember(t)
-	}
 	o.Duration = time.Since(started)
 	return o, nil
 }
@@ -199,7 +205,6 @@ func (e *Env) remember(t *tree) {
 	for old := range e.trees {
 		trees = append(trees, old)
 	}
-	closed := e.closed
 	e.trees[t] = struct{}{}
 	e.mu.Unlock()
 	for _, old := range trees {
@@ -208,9 +213,6 @@ func (e *Env) remember(t *tree) {
 			delete(e.trees, old)
 			e.mu.Unlock()
 		}
-	}
-	if closed {
-		t.kill("shutdown", nil)
 	}
 }
 
