@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,97 +199,4 @@ func (t *turnWatch) frame(f httpapi.Frame) error {
 		return errDone
 	}
 	return nil
-}
-
-// printer writes frames for people or, as NDJSON, for programs.
-type printer struct {
-	out  io.Writer
-	json bool
-	id   string
-	text bool // the last thing written was text without its line end
-}
-
-// line writes one line of our own.
-func (p *printer) line(kind string, fields map[string]any, format string, args ...any) {
-	if p.json {
-		fields["type"], fields["session_id"] = kind, p.id
-		_ = json.NewEncoder(p.out).Encode(fields) // a reader that went away ends us by SIGPIPE
-		return
-	}
-	p.endText()
-	fmt.Fprintf(p.out, format+"\n", args...)
-}
-
-func (p *printer) endText() {
-	if p.text {
-		fmt.Fprintln(p.out)
-		p.text = false
-	}
-}
-
-func (p *printer) frame(f httpapi.Frame) {
-	if p.json {
-		switch f.Type {
-		case "event":
-			p.line("event", map[string]any{"seq": f.Seq, "kind": f.Event.Kind, "at": f.Event.At, "body": f.Event.Body}, "")
-		case "live":
-			p.line("live", map[string]any{"live": f.Live}, "")
-		}
-		return
-	}
-	switch f.Type {
-	case "live":
-		fmt.Fprint(p.out, printable(f.Live.Data))
-		p.text = !strings.HasSuffix(f.Live.Data, "\n")
-	case "event":
-		p.event(*f.Event)
-	}
-}
-
-func (p *printer) event(e task.Event) {
-	payload, err := task.Decode(e)
-	if err != nil {
-		return
-	}
-	switch v := payload.(type) {
-	case *task.TaskHostBound:
-		if v.Wall == sandbox.WallLocal {
-			p.line("", nil, "• on this machine itself: no isolation")
-			return
-		}
-		p.line("", nil, "• in %s (%s wall, network %s)", v.SandboxID, v.Wall, v.Network)
-	case *task.ToolCallStarted:
-		p.line("", nil, "▸ %s %s", v.Tool, brief(v.Input))
-	case *task.ToolResultRecorded:
-		p.line("", nil, "  %s, %d ms", v.Status, v.Duration.Milliseconds())
-	case *task.TurnInterrupted:
-		p.line("", nil, "■ stopped: %d processes left, %d ms", v.Left, v.Took.Milliseconds())
-	case *task.SandboxStateChanged:
-		if v.Condition.Cause != "" {
-			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
-		}
-	case *task.TaskSuspended, *task.TaskCompleted:
-		p.endText()
-	}
-}
-
-// brief shortens a call's input to one line.
-func brief(input json.RawMessage) string {
-	const limit = 120
-	s := []rune(strings.Join(strings.Fields(printable(string(input))), " "))
-	if len(s) > limit {
-		return string(s[:limit]) + "…"
-	}
-	return string(s)
-}
-
-// printable takes the escape characters out of what a sandbox wrote, so that it
-// cannot drive the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if (r < ' ' && r != '\n' && r != '\t') || (r >= 0x7f && r < 0xa0) {
-			return -1
-		}
-		return r
-	}, s)
 }

@@ -93,7 +93,7 @@ func (c *cli) printJSON(kind, sessionID string, v any) error {
 			return err
 		}
 	}
-	return json.NewEncoder(c.out).Encode(fields)
+	return writeJSON(c.out, fields)
 }
 
 func (c *cli) showCommand() *cobra.Command {
@@ -138,7 +138,7 @@ func (c *cli) logsCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withClient(cmd.Context(), func(client *apiClient) error {
-				p := &printer{out: c.out, json: asJSON, id: args[0]}
+				p := &printer{out: c.out, json: asJSON, id: args[0], told: true, user: true}
 				err := client.follow(cmd.Context(), args[0], after, func(f httpapi.Frame) error {
 					if f.SessionID != "" {
 						p.id = f.SessionID
@@ -146,6 +146,9 @@ func (c *cli) logsCommand() *cobra.Command {
 					p.frame(f)
 					if f.Type == "caught_up" && !follow {
 						return errDone
+					}
+					if f.Type == "caught_up" {
+						p.told = false // the rest comes live
 					}
 					return nil
 				})
@@ -247,7 +250,7 @@ func (c *cli) toolCommand() *cobra.Command {
 				if err != nil {
 					return asUsage(err)
 				}
-				if err := json.NewEncoder(c.out).Encode(result); err != nil {
+				if err := writeJSON(c.out, result); err != nil {
 					return err
 				}
 				if result.Status != task.CallOK {

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// printer writes frames for people or, as NDJSON, for programs.
+type printer struct {
+	out  io.Writer
+	json bool
+	id   string
+	told bool // messages and output are told from the log, since no live frames tell them
+	user bool // what people wrote is told
+	text bool // the last thing written was text without its line end
+}
+
+// line writes one line of our own.
+func (p *printer) line(kind string, fields map[string]any, format string, args ...any) {
+	if p.json {
+		fields["type"], fields["session_id"] = kind, p.id
+		_ = writeJSON(p.out, fields) // a reader that went away ends us by SIGPIPE
+		return
+	}
+	p.endText()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+func (p *printer) endText() {
+	if p.text {
+		fmt.Fprintln(p.out)
+		p.text = false
+	}
+}
+
+func (p *printer) frame(f httpapi.Frame) {
+	if p.json {
+		switch f.Type {
+		case "event":
+			p.line("event", map[string]any{"seq": f.Seq, "kind": f.Event.Kind, "at": f.Event.At, "body": f.Event.Body}, "")
+		case "live":
+			p.line("live", map[string]any{"live": f.Live}, "")
+		}
+		return
+	}
+	switch f.Type {
+	case "live":
+		fmt.Fprint(p.out, printable(f.Live.Data))
+		p.text = !strings.HasSuffix(f.Live.Data, "\n")
+	case "event":
+		p.event(*f.Event)
+	}
+}
+
+func (p *printer) event(e task.Event) {
+	payload, err := task.Decode(e)
+	if err != nil {
+		return
+	}
+	switch v := payload.(type) {
+	case *task.TaskHostBound:
+		if v.Wall == sandbox.WallLocal {
+			p.line("", nil, "• on this machine itself: no isolation")
+			return
+		}
+		p.line("", nil, "• in %s (%s wall, network %s)", v.SandboxID, v.Wall, v.Network)
+	case *task.MessagesAppended:
+		for _, m := range v.Messages {
+			p.message(m)
+		}
+	case *task.ToolCallStarted:
+		p.line("", nil, "▸ %s %s", v.Tool, brief(v.Input))
+	case *task.ToolResultRecorded:
+		if p.told && v.Text != "" {
+			p.line("", nil, "%s", strings.TrimSuffix(printable(v.Text), "\n"))
+		}
+		p.line("", nil, "  %s, %d ms", v.Status, v.Duration.Milliseconds())
+	case *task.TurnInterrupted:
+		p.line("", nil, "■ stopped: %d processes left, %d ms", v.Left, v.Took.Milliseconds())
+	case *task.SandboxStateChanged:
+		if v.Condition.Cause != "" {
+			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
+		}
+	case *task.TaskSuspended, *task.TaskCompleted:
+		p.endText()
+	}
+}
+
+// message prints what a person, or in a log the model, has said.
+func (p *printer) message(m llm.Message) {
+	for _, b := range m.Blocks {
+		switch {
+		case b.Text == "":
+		case m.Role == llm.RoleUser && p.user:
+			p.line("", nil, "> %s", strings.ReplaceAll(printable(b.Text), "\n", "\n> "))
+		case m.Role == llm.RoleAssistant && p.told:
+			p.line("", nil, "%s", strings.TrimSuffix(printable(b.Text), "\n"))
+		}
+	}
+}
+
+// writeJSON writes v as one line of JSON.
+func writeJSON(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(readable(body), '\n'))
+	return err
+}
+
+// escapes are those that JSON needs only within pages.
+var escapes = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
+
+// readable gives > & and < in JSON their own characters back, also within what
+// the server has sent as it is.
+func readable(body []byte) []byte {
+	out := make([]byte, 0, len(body))
+	for {
+		n := bytes.IndexByte(body, '\\')
+		if n < 0 || n+2 > len(body) {
+			return append(out, body...)
+		}
+		out = append(out, body[:n]...)
+		body = body[n:]
+		if c, ok := escapes[string(body[:min(len(body), 6)])]; ok {
+			out = append(out, c)
+			body = body[6:]
+			continue
+		}
+		out = append(out, body[:2]...) // what is escaped may be a backslash
+		body = body[2:]
+	}
+}
+
+// brief shortens a call's input to one line.
+func brief(input json.RawMessage) string {
+	const limit = 120
+	s := []rune(strings.Join(strings.Fields(printable(string(readable(input)))), " "))
+	if len(s) > limit {
+		return string(s[:limit]) + "…"
+	}
+	return string(s)
+}
+
+// printable takes the escape characters out of what a sandbox wrote, so that it
+// cannot drive the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if (r < ' ' && r != '\n' && r != '\t') || (r >= 0x7f && r < 0xa0) {
+			return -1
+		}
+		return r
+	}, s)
+}
