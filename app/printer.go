@@ -23,11 +23,25 @@ type printer struct {
 	text bool // the last thing written was text without its line end
 }
 
+// outlet is a writer that calls gone when nobody takes what is written.
+type outlet struct {
+	io.Writer
+	gone func()
+}
+
+func (o outlet) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.gone()
+	}
+	return n, err
+}
+
 // line writes one line of our own.
 func (p *printer) line(kind string, fields map[string]any, format string, args ...any) {
 	if p.json {
 		fields["type"], fields["session_id"] = kind, p.id
-		_ = writeJSON(p.out, fields) // a reader that went away ends us by SIGPIPE
+		_ = writeJSON(p.out, fields) // a reader that went away ends us by SIGPIPE, or by the outlet
 		return
 	}
 	p.endText()

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +37,11 @@ func (c *cli) runCommand() *cobra.Command {
 			"with a running server the session stays open there. Ctrl-C stops the turn.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// Notify, since an ignored signal would be ignored in sandboxes too: a
+			// write to a reader that went away is an error then, not our end.
+			broken := make(chan os.Signal, 1)
+			signal.Notify(broken, syscall.SIGPIPE)
+			defer signal.Stop(broken)
 			return c.withClient(cmd.Context(), func(client *apiClient) error {
 				return c.run(cmd.Context(), client, f, strings.Join(args, " "))
 			})
@@ -113,10 +120,13 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 		return asUsage(err)
 	}
 	id := opened.SessionID
-	p := &printer{out: c.out, json: f.json, id: id}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	p := &printer{out: outlet{c.out, stop}, json: f.json, id: id}
 	p.line("session", map[string]any{}, "session %s", id)
 
-	// The first interrupt stops the turn, whose end the log then tells.
+	// The first interrupt, or the end of who reads this, stops the turn, whose end
+	// the log then tells.
 	last := context.WithoutCancel(ctx)
 	follow, done := context.WithCancel(last)
 	asked := newDesk()
