@@ -47,8 +47,8 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte("[docker]\nhost = 3\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	data := dataDir(t)
-	noEngine, noPath := "DOCKER_HOST=unix:///nonexistent.sock", "PATH=/nonexistent"
+	data, missing := dataDir(t), filepath.Join(t.TempDir(), "missing")
+	noEngine, noPath := "DOCKER_HOST=unix://"+missing, "PATH="+missing
 	for _, tt := range []struct {
 		line string
 		env  []string
@@ -63,10 +63,10 @@ func TestExitCodes(t *testing.T) {
 		{"run --wall moat go", nil, exitUsage, "choose docker"},
 		{"run --wall namespace --limit memory=x go", nil, exitUsage, "resources.memory"},
 		{"run --wall namespace --model bogus go", nil, exitUsage, "choose demo"},
-		{"run --wall namespace --workspace /nonexistent go", nil, exitUsage, "make it first"},
+		{"run --wall namespace --workspace " + missing + " go", nil, exitUsage, "make it first"},
 		{"serve --no-open --addr 0.0.0.0:1", nil, exitUsage, "choose 127.0.0.1"},
 		{"ls --config " + wrong, nil, exitUsage, "docker.host"},
-		{"ls --config /nonexistent.toml", nil, exitUsage, "no such file"},
+		{"ls --config " + missing, nil, exitUsage, "no such file"},
 		{"show s-none", nil, exitFailed, "s-none"},
 		{"run --wall docker go", []string{noEngine}, exitNoWall, "install and start a Docker engine"},
 		{"run --wall docker --image x go", []string{noEngine}, exitNoWall, "install and start a Docker engine"},

@@ -152,7 +152,7 @@ func (s *server) in(t testing.TB) *server {
 // glovebox returns the program with arguments, to be started.
 func glovebox(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asGlovebox+"=1", "XDG_CONFIG_HOME=/nonexistent") // nobody's configuration
+	cmd.Env = append(os.Environ(), asGlovebox+"=1", "XDG_CONFIG_HOME=/proc/none") // nobody's configuration, where nobody can put one
 	return cmd
 }
 

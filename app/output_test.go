@@ -151,7 +151,7 @@ func TestHugeOutput(t *testing.T) {
 	}
 	serve := func(t testing.TB, data string) *server {
 		cmd := exec.Command(program, "serve", "--json", "--no-open", "--addr", "127.0.0.1:0", "--data", data)
-		cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME=/nonexistent")
+		cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME=/proc/none")
 		return startCommand(t, data, cmd)
 	}
 	// How busy the machine is anyway shows at a server that has nothing to do.

@@ -65,7 +65,7 @@ function dataDir() {
 async function serve(data, addr = "127.0.0.1:0") {
   const child = spawn(program, ["serve", "--json", "--no-open", "--addr", addr, "--data", data], {
     stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, XDG_CONFIG_HOME: "/nonexistent" },
+    env: { ...process.env, XDG_CONFIG_HOME: "/proc/none" },
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   closing.push(async () => {
