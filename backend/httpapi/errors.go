@@ -36,7 +36,6 @@ var faults = []struct {
 	{session.ErrBusy, http.StatusConflict, "session_busy"},
 	{session.ErrNoApproval, http.StatusConflict, "no_approval"},
 	{session.ErrNotBound, http.StatusConflict, "no_sandbox"},
-	{session.ErrClosing, http.StatusServiceUnavailable, "closing"},
 	{lifetime.ErrHeld, http.StatusConflict, "sandbox_held"},
 	{sandbox.ErrGone, http.StatusConflict, "sandbox_lost"},
 	{sandbox.ErrStopped, http.StatusConflict, "sandbox_stopped"}, // before execenv.ErrLost, which it comes with

@@ -36,7 +36,6 @@ var (
 	ErrNotRunning = errors.New("nothing is running in this session")
 	ErrBusy       = errors.New("a turn is running; stop it first")
 	ErrNoApproval = errors.New("no call of that id waits for a decision")
-	ErrClosing    = errors.New("the server is shutting down")
 	ErrNotBound   = errors.New("the session has no sandbox")
 )
 

@@ -35,7 +35,11 @@ func newViews(s *store.Store) *views {
 }
 
 // all returns the summaries of all root tasks, newest first.
-func (v *views) all(ctx context.Context) ([]task.Summary, error) {
+func (v *views) all(ctx context.Context) ([]task.Summary, error) { return v.find(ctx, "") }
+
+// find returns the summary of the root task of an id, or of all whose id begins
+// so, newest first. What is not asked for is not copied: every call asks.
+func (v *views) find(ctx context.Context, id string) ([]task.Summary, error) {
 	select {
 	case <-v.turn:
 	case <-ctx.Done():
@@ -45,11 +49,20 @@ func (v *views) all(ctx context.Context) ([]task.Summary, error) {
 	if err := v.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	out := make([]task.Summary, 0, len(v.roots))
-	for _, s := range v.roots {
+	var out []task.Summary
+	add := func(s *task.Summary) {
 		c := *s
 		c.Open, c.Waiting = slices.Clone(s.Open), slices.Clone(s.Waiting)
 		out = append(out, c)
+	}
+	if s, ok := v.roots[id]; ok {
+		add(s)
+		return out, nil
+	}
+	for root, s := range v.roots {
+		if strings.HasPrefix(root, id) || strings.HasPrefix(strings.TrimPrefix(root, sessionPrefix), id) {
+			add(s)
+		}
 	}
 	slices.SortFunc(out, func(a, b task.Summary) int {
 		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
@@ -93,35 +106,34 @@ func (s *Service) Views(ctx context.Context) ([]View, error) {
 	}
 	out := make([]View, len(summaries))
 	for i, sum := range summaries {
-		out[i] = View{Summary: sum, Step: s.step(sum.ID)}
-		if c, ok := s.o.Lifetime.Condition(sum.ID); ok {
-			out[i].Condition = &c
-		}
+		out[i] = s.view(sum)
 	}
 	return out, nil
+}
+
+func (s *Service) view(sum task.Summary) View {
+	v := View{Summary: sum, Step: s.step(sum.ID)}
+	if c, ok := s.o.Lifetime.Condition(sum.ID); ok {
+		v.Condition = &c
+	}
+	return v
 }
 
 // View returns one session. id may be shortened to any prefix that is its own;
 // the error is ErrUnknown, or says that several match.
 func (s *Service) View(ctx context.Context, id string) (View, error) {
-	views, err := s.Views(ctx)
-	if err != nil {
-		return View{}, err
-	}
-	var found []View
-	for _, v := range views {
-		if v.ID == id {
-			return v, nil
-		}
-		if id != "" && (strings.HasPrefix(v.ID, id) || strings.HasPrefix(strings.TrimPrefix(v.ID, sessionPrefix), id)) {
-			found = append(found, v)
+	var found []task.Summary
+	if id != "" {
+		var err error
+		if found, err = s.views.find(ctx, id); err != nil {
+			return View{}, fmt.Errorf("read the sessions: %w", err)
 		}
 	}
 	switch len(found) {
 	case 0:
 		return View{}, fmt.Errorf("session %q: %w", id, ErrUnknown)
 	case 1:
-		return found[0], nil
+		return s.view(found[0]), nil
 	}
 	return View{}, fmt.Errorf("session %q: %d sessions begin so; give more of the id: %w", id, len(found), ErrUnknown)
 }
