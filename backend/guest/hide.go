@@ -19,7 +19,8 @@ import (
 )
 
 // Hide covers the directories of cfg.Hide, and makes the mounts of cfg.ReadOnly
-// so, for the guest and all that it will ever start, and is the first thing that "serve" does: the inherited
+// so, for the guest and all that it will ever start. It is the first thing that
+// "serve" does: the inherited
 // descriptors must not be close-on-exec yet. With nothing to hide it marks them
 // so and returns. Else it never returns but for an error: it starts the guest's program again,
 // in the same process, with a configuration in which Hide is empty and StateDir
