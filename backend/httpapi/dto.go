@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/stream"
 	"github.com/glovebox-dev/glovebox/backend/task"
@@ -30,12 +31,28 @@ type Session struct {
 	Sandbox    *sandbox.Condition `json:"sandbox"`
 	Step       string             `json:"step"` // of an allocation under way
 	Approvals  task.Approvals     `json:"approvals"`
+	Agent      string             `json:"agent"` // the preset
+	Goal       string             `json:"goal"`  // as far as 500 bytes of it go
+	Archived   bool               `json:"archived"`
 	Waiting    []Waiting          `json:"waiting"`
 	Running    []string           `json:"running"` // call ids
+	Retry      *Retry             `json:"retry"`   // while the turn waits to ask its model again
+	Suspended  task.SuspendReason `json:"suspended"`
+	Usage      llm.Usage          `json:"usage"`
+	CostUSD    *float64           `json:"cost_usd"` // null when a price is not known
 	Generation int64              `json:"generation"`
 	CreatedAt  time.Time          `json:"created_at"`
 	UpdatedAt  time.Time          `json:"updated_at"`
 	Seq        int64              `json:"seq"`
+}
+
+// Retry says when a model is asked again, after what.
+type Retry struct {
+	Attempt  int           `json:"attempt"`
+	Attempts int           `json:"attempts"`
+	At       time.Time     `json:"at"`
+	Kind     llm.ErrorKind `json:"kind"`
+	Detail   string        `json:"detail"`
 }
 
 // Waiting is a tool call that waits for a decision.
@@ -52,6 +69,7 @@ type OpenRequest struct {
 	Goal      string         `json:"goal"`
 	Workspace string         `json:"workspace"` // absolute; "" makes an empty one in the data directory
 	Model     string         `json:"model"`
+	Agent     string         `json:"agent"` // a preset of About; "" is main
 	Spec      sandbox.Spec   `json:"spec"`
 	Approvals task.Approvals `json:"approvals"`
 	OneShot   bool           `json:"one_shot"`
@@ -82,6 +100,11 @@ type ReleaseRequest struct {
 // RenameRequest changes a session's title.
 type RenameRequest struct {
 	Title string `json:"title"`
+}
+
+// ArchiveRequest puts a session out of sight, or back.
+type ArchiveRequest struct {
+	Archived bool `json:"archived"`
 }
 
 // ToolRequest makes one tool call by hand.
@@ -128,17 +151,171 @@ type About struct {
 	DataDir      string       `json:"data_dir"`
 	PID          int          `json:"pid"`
 	StartedAt    time.Time    `json:"started_at"`
-	Models       []string     `json:"models"`
+	Models       []ModelInfo  `json:"models"`
 	DefaultModel string       `json:"default_model"`
+	Agents       []AgentInfo  `json:"agents"`       // the first is the default
+	Home         string       `json:"home"`         // of who runs the server: where folders are picked from
+	Window       bool         `json:"window"`       // the /window routes are served
 	DefaultWall  sandbox.Wall `json:"default_wall"` // "" when none is available
 	DefaultImage string       `json:"default_image"`
 	Walls        []WallInfo   `json:"walls"`
 	Images       []string     `json:"images"` // local ones, on the docker wall
 }
 
-// Image names an image that was made.
-type Image struct {
+// ModelInfo is a model that a session can be given.
+type ModelInfo struct {
+	Name    string     `json:"name"` // as OpenRequest takes it: "anthropic:NAME"
+	Label   string     `json:"label"`
+	BaseURL string     `json:"base_url"` // "" for a model that asks nobody
+	KeyEnv  string     `json:"key_env"`  // variable that holds its key; "" when it needs none
+	KeySet  bool       `json:"key_set"`  // whether that variable is set where the server runs
+	Sees    bool       `json:"sees"`     // whether it takes images
+	Price   *llm.Price `json:"price"`
+}
+
+// AgentInfo is a preset of an agent.
+type AgentInfo struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tools       []string `json:"tools"`
+}
+
+// Images lists the images of the docker wall's engine, newest first, and the
+// builds that run or have ended.
+type Images struct {
+	Default string      `json:"default"`
+	Images  []ImageInfo `json:"images"`
+	Builds  []Build     `json:"builds"`
+	Error   string      `json:"error"` // why the engine did not list them
+}
+
+// ImageInfo is one image.
+type ImageInfo struct {
+	Ref       string    `json:"ref"`
+	ID        string    `json:"id"` // short
+	Size      int64     `json:"size"`
+	CreatedAt time.Time `json:"created_at"`
+	Ours      bool      `json:"ours"` // made by Glovebox
+}
+
+// BuildRequest makes an image that Glovebox has a recipe for: "tiny".
+type BuildRequest struct {
 	Image string `json:"image"`
+}
+
+// Build is one making of an image. There is at most one at a time per image.
+type Build struct {
+	Image     string     `json:"image"` // as it was asked for
+	Ref       string     `json:"ref"`   // what it makes
+	State     string     `json:"state"` // "running", "done", "failed", "cancelled"
+	Step      string     `json:"step"`
+	Log       []string   `json:"log"` // steps so far, the last 200
+	Error     string     `json:"error"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+}
+
+// Dirs lists the directories of a directory of the server's machine, for the
+// one who picks a workspace.
+type Dirs struct {
+	Path    string `json:"path"`
+	Parent  string `json:"parent"`  // "" at the root
+	Refused string `json:"refused"` // why Path itself cannot be a workspace; "" when it can
+	Dirs    []Dir  `json:"dirs"`
+	More    bool   `json:"more"` // there are more than 1,000
+}
+
+// Dir is one directory.
+type Dir struct {
+	Name   string `json:"name"`
+	Path   string `json:"path"`
+	Hidden bool   `json:"hidden"`
+}
+
+// MakeDirRequest makes a directory in one that is there.
+type MakeDirRequest struct {
+	Path string `json:"path"` // absolute
+}
+
+// Listing is a directory in a session's sandbox.
+type Listing struct {
+	Path      string             `json:"path"`
+	Entries   []execenv.FileInfo `json:"entries"` // directories first, then by name
+	Truncated bool               `json:"truncated"`
+}
+
+// FileView is a file in a session's sandbox as a screen shows it. Text is set
+// for one that is text, as far as it is read; the bytes of any are at /raw.
+type FileView struct {
+	Info      execenv.FileInfo `json:"info"`
+	Kind      string           `json:"kind"`       // "text", "image", "binary"
+	MediaType string           `json:"media_type"` // by content, never by what the file claims
+	Text      string           `json:"text"`
+	Truncated bool             `json:"truncated"` // Text is the first 2 MiB
+	Hash      string           `json:"hash"`      // of the bytes in Text
+}
+
+// TerminalSocket is a text message of a terminal's socket. Output travels in
+// binary ones: the offset of the data, 8 bytes big-endian, then the data. A
+// binary message of the client is input.
+//
+//	server: terminal{terminal} at first, and whenever it changes · error{error}
+//	client: resize{cols, rows}
+type TerminalSocket struct {
+	Type     string            `json:"type"`
+	Terminal *execenv.Terminal `json:"terminal,omitempty"`
+	Cols     int               `json:"cols,omitempty"`
+	Rows     int               `json:"rows,omitempty"`
+	Error    *ErrorBody        `json:"error,omitempty"`
+}
+
+// Logs are the last lines that a sandbox's own process wrote.
+type Logs struct {
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
+}
+
+// Isolation is the same probe, made at the same time on the host and in a
+// session's sandbox.
+type Isolation struct {
+	At      time.Time `json:"at"`
+	Command string    `json:"command"` // the probe, as it was run on both sides
+	Host    Probe     `json:"host"`
+	Sandbox Probe     `json:"sandbox"`
+}
+
+// Probe is what the kernel told one side.
+type Probe struct {
+	Hostname     string   `json:"hostname"`
+	UID          int      `json:"uid"`
+	GID          int      `json:"gid"`
+	Kernel       string   `json:"kernel"`
+	Processes    int      `json:"processes"`    // that it can see
+	Init         string   `json:"init"`         // name of its process 1
+	Capabilities string   `json:"capabilities"` // effective, in hexadecimal
+	Interfaces   []string `json:"interfaces"`
+	Error        string   `json:"error"` // why it is empty
+}
+
+// FolderRequest and FolderResponse pick a directory in the window's own dialog.
+type FolderRequest struct {
+	Start string `json:"start"`
+}
+
+// FolderResponse is described at FolderRequest.
+type FolderResponse struct {
+	Path string `json:"path"` // "" when none was picked
+}
+
+// LinkRequest opens an address in the system's browser: http and https alone.
+type LinkRequest struct {
+	URL string `json:"url"`
+}
+
+// NotifyRequest shows a notification of the system.
+type NotifyRequest struct {
+	Title string `json:"title"`
+	Body  string `json:"body"`
 }
 
 // WallInfo says whether a wall can be used, what it is worth, and what to do
@@ -192,8 +369,10 @@ type ErrorBody struct {
 //
 //	server: hello{version, seq} · sessions{sessions} · session{session} ·
 //	        event{session_id, event} · caught_up{session_id, seq} ·
-//	        live{live} · dropped{session_id} · ping{at} · error{error}
-//	client: subscribe{session_id, after} · unsubscribe{session_id}
+//	        live{live} · dropped{session_id} · ping{at} · error{error} ·
+//	        files{session_id, dirs} · build{build}
+//	client: subscribe{session_id, after} · unsubscribe{session_id} ·
+//	        watch_files{session_id, dirs}, which replaces what was watched before
 //
 // Events carry a seq and are never dropped; live frames have none and may be.
 type Frame struct {
@@ -209,4 +388,11 @@ type Frame struct {
 	Live      *stream.Live `json:"live,omitempty"`
 	At        *time.Time   `json:"at,omitempty"`
 	Error     *ErrorBody   `json:"error,omitempty"`
+	Dirs      []string     `json:"dirs,omitempty"`
+	Build     *Build       `json:"build,omitempty"`
+}
+
+// Image names an image that was made.
+type Image struct {
+	Image string `json:"image"`
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -325,6 +326,8 @@ func sessionOf(v session.View) Session {
 		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
 	}
+	out.Suspended, out.Usage = v.Suspended, v.Usage
+	out.Agent, out.Goal = v.Created.Agent, clip(v.Created.Goal, 500)
 	if out.Running == nil {
 		out.Running = []string{}
 	}
@@ -335,4 +338,15 @@ func sessionOf(v session.View) Session {
 		out.Waiting = append(out.Waiting, Waiting{CallID: w.CallID, Tool: w.Tool, Reason: w.Reason})
 	}
 	return out
+}
+
+// clip shortens s to at most n bytes, between two characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }

@@ -82,10 +82,32 @@ type Event struct {
 	Usage   Usage    // with Message
 }
 
-// Usage counts tokens.
+// Usage counts tokens. Input holds those that were read afresh; those that came
+// from or went to a vendor's cache are counted beside it.
 type Usage struct {
-	Input  int `json:"input"`
-	Output int `json:"output"`
+	Input      int `json:"input"`
+	Output     int `json:"output"`
+	CacheRead  int `json:"cache_read"`
+	CacheWrite int `json:"cache_write"`
+}
+
+// Add returns the sum of two counts.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+}
+
+// Price is what tokens cost, in US dollars per million.
+type Price struct {
+	Input      float64 `json:"input"`
+	Output     float64 `json:"output"`
+	CacheRead  float64 `json:"cache_read"`
+	CacheWrite float64 `json:"cache_write"`
+}
+
+// Cost returns what u costs, in US dollars.
+func (p Price) Cost(u Usage) float64 {
+	return (p.Input*float64(u.Input) + p.Output*float64(u.Output) +
+		p.CacheRead*float64(u.CacheRead) + p.CacheWrite*float64(u.CacheWrite)) / 1e6
 }
 
 // Model answers requests. Stream yields events until the one that holds

@@ -168,6 +168,14 @@ type Description struct {
 	Network     string            `json:"network"`
 	User        string            `json:"user"`
 	Notes       []string          `json:"notes"` // what holds only in part here, in plain words
+	Commands    []HandCommand     `json:"commands"`
+}
+
+// HandCommand is a command that a person can run in a terminal of the host to do
+// by hand what Glovebox does. It holds no secret.
+type HandCommand struct {
+	Does string `json:"does"` // "make", "shell", "logs", "stop", "remove"
+	Text string `json:"text"` // quoted for a POSIX shell
 }
 
 // Logger yields the last lines that a sandbox's own process wrote.

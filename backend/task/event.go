@@ -36,6 +36,7 @@ type TaskCreated struct {
 	Title     string       `json:"title"`
 	Goal      string       `json:"goal"`
 	Model     string       `json:"model"`
+	Agent     string       `json:"agent"`     // a preset; "" is main
 	Workspace string       `json:"workspace"` // absolute host directory
 	Spec      sandbox.Spec `json:"spec"`
 	Approvals Approvals    `json:"approvals"`
@@ -46,6 +47,11 @@ type TaskCreated struct {
 // TaskRenamed gives a task another title.
 type TaskRenamed struct {
 	Title string `json:"title"`
+}
+
+// TaskArchived puts a task out of sight, or back. It changes nothing else.
+type TaskArchived struct {
+	Archived bool `json:"archived"`
 }
 
 // Approvals says which tool calls wait for a person.
@@ -208,8 +214,19 @@ type LLMRequestStarted struct {
 type LLMRequestFinished struct {
 	Model    string        `json:"model"`
 	Usage    llm.Usage     `json:"usage"`
+	CostUSD  *float64      `json:"cost_usd"` // nil when the price is not known
 	Duration time.Duration `json:"duration"`
 	Error    string        `json:"error"`
+}
+
+// LLMRetryScheduled says that a request to the model failed in a way that may
+// pass, and when it is made again. The turn goes on running meanwhile.
+type LLMRetryScheduled struct {
+	Attempt  int           `json:"attempt"`  // that failed, from 1
+	Attempts int           `json:"attempts"` // that are made in all
+	At       time.Time     `json:"at"`
+	Kind     llm.ErrorKind `json:"kind"`
+	Detail   string        `json:"detail"`
 }
 
 // TaskCompleted, TaskFailed and TaskCancelled end a task for ever.
@@ -231,6 +248,7 @@ type TaskCancelled struct {
 const (
 	KindTaskCreated           Kind = "TaskCreated"
 	KindTaskRenamed           Kind = "TaskRenamed"
+	KindTaskArchived          Kind = "TaskArchived"
 	KindLeaseGranted          Kind = "LeaseGranted"
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
@@ -247,6 +265,7 @@ const (
 	KindStepAttemptAbandoned  Kind = "StepAttemptAbandoned"
 	KindLLMRequestStarted     Kind = "LLMRequestStarted"
 	KindLLMRequestFinished    Kind = "LLMRequestFinished"
+	KindLLMRetryScheduled     Kind = "LLMRetryScheduled"
 	KindTaskCompleted         Kind = "TaskCompleted"
 	KindTaskFailed            Kind = "TaskFailed"
 	KindTaskCancelled         Kind = "TaskCancelled"
@@ -255,6 +274,7 @@ const (
 // EventKind implements Payload.
 func (TaskCreated) EventKind() Kind               { return KindTaskCreated }
 func (TaskRenamed) EventKind() Kind               { return KindTaskRenamed }
+func (TaskArchived) EventKind() Kind              { return KindTaskArchived }
 func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
@@ -271,6 +291,7 @@ func (ToolCallApprovalResolved) EventKind() Kind  { return KindToolApprovalResol
 func (StepAttemptAbandoned) EventKind() Kind      { return KindStepAttemptAbandoned }
 func (LLMRequestStarted) EventKind() Kind         { return KindLLMRequestStarted }
 func (LLMRequestFinished) EventKind() Kind        { return KindLLMRequestFinished }
+func (LLMRetryScheduled) EventKind() Kind         { return KindLLMRetryScheduled }
 func (TaskCompleted) EventKind() Kind             { return KindTaskCompleted }
 func (TaskFailed) EventKind() Kind                { return KindTaskFailed }
 func (TaskCancelled) EventKind() Kind             { return KindTaskCancelled }
@@ -279,6 +300,7 @@ func (TaskCancelled) EventKind() Kind             { return KindTaskCancelled }
 var blank = map[Kind]func() Payload{
 	KindTaskCreated:           func() Payload { return &TaskCreated{} },
 	KindTaskRenamed:           func() Payload { return &TaskRenamed{} },
+	KindTaskArchived:          func() Payload { return &TaskArchived{} },
 	KindLeaseGranted:          func() Payload { return &LeaseGranted{} },
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },
@@ -295,6 +317,7 @@ var blank = map[Kind]func() Payload{
 	KindStepAttemptAbandoned:  func() Payload { return &StepAttemptAbandoned{} },
 	KindLLMRequestStarted:     func() Payload { return &LLMRequestStarted{} },
 	KindLLMRequestFinished:    func() Payload { return &LLMRequestFinished{} },
+	KindLLMRetryScheduled:     func() Payload { return &LLMRetryScheduled{} },
 	KindTaskCompleted:         func() Payload { return &TaskCompleted{} },
 	KindTaskFailed:            func() Payload { return &TaskFailed{} },
 	KindTaskCancelled:         func() Payload { return &TaskCancelled{} },

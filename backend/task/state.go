@@ -134,8 +134,7 @@ func (s *Summary) apply(e Event, p Payload) {
 			s.Sandbox = p.Condition
 		}
 	case *MessagesAppended:
-		s.Usage.Input += p.Usage.Input
-		s.Usage.Output += p.Usage.Output
+		s.Usage = s.Usage.Add(p.Usage)
 	case *TaskWoken:
 		s.Status, s.Detail, s.Suspended = StatusRunning, "", ""
 	case *TaskSuspended:

@@ -109,7 +109,7 @@ test("a lost connection says so, and goes on where it was", { skip }, async () =
   await page.getByRole("button", { name: "Deny…" }).waitFor();
   const before = await page.locator("[data-id]").count();
   server.dropAll();
-  server.tell("s2", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: "said meanwhile" }] }], usage: { input: 0, output: 0 }, notice: false });
+  server.tell("s2", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: "said meanwhile" }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
   await page.getByText("said meanwhile").waitFor();
   assert.equal(await page.locator("[data-id]").count(), before + 1);
 });
@@ -163,7 +163,7 @@ test("a long timeline keeps the page small and can be walked", { skip }, async (
   await open("Port the scraper");
   const log = page.getByRole("log", { name: "Timeline" });
   for (let i = 0; i < 900; i++) {
-    server.tell("s5", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: `line ${i}` }] }], usage: { input: 0, output: 0 }, notice: false });
+    server.tell("s5", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: `line ${i}` }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
   }
   await log.getByText("line 899", { exact: true }).waitFor();
   assert.ok((await page.locator("[data-id]").count()) <= 300);

@@ -69,7 +69,7 @@ export async function start(port = 0, { empty = false, broken = false } = {}) {
         api.change(id, { status: "idle", running: [] });
       }, 600);
     }
-    if (verb === "messages") api.tell(id, "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: JSON.parse(body).text }] }], usage: { input: 0, output: 0 }, notice: false });
+    if (verb === "messages") api.tell(id, "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: JSON.parse(body).text }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
     if (verb?.startsWith("approvals/")) {
       const r = JSON.parse(body);
       api.tell(id, "ToolCallApprovalResolved", { call_id: verb.split("/")[1], ...r });

@@ -5,7 +5,7 @@ const condition = (value, cause = "", seconds = 1, source = "engine") => ({ valu
 
 const base = {
   detail: "", model: "demo", wall: "docker", image: "glovebox/tiny:0.1", network: "none", user: "host", ref: "docker://local#3f2a9c01d4e7",
-  step: "", approvals: "auto", waiting: null, running: null, generation: 3, seq: 1,
+  step: "", approvals: "auto", agent: "main", goal: "", archived: false, retry: null, suspended: "", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, waiting: null, running: null, generation: 3, seq: 1,
 };
 
 export const sessions = [
@@ -20,7 +20,16 @@ export const sessions = [
 
 export const about = {
   version: "0.1.0", commit: "abc", instance: "i1", data_dir: "/home/kim/.local/share/glovebox", pid: 1, started_at: ago(1000),
-  models: ["demo", "anthropic:claude-sonnet", "openai:gpt"], default_model: "demo", default_wall: "docker", default_image: "glovebox/tiny:0.1",
+  models: [
+    { name: "demo", label: "Demo", base_url: "", key_env: "", key_set: false, sees: false, price: null },
+    { name: "anthropic:claude-sonnet-4-5", label: "Claude Sonnet 4.5", base_url: "https://api.anthropic.com", key_env: "ANTHROPIC_API_KEY", key_set: false, sees: true, price: { input: 3, output: 15, cache_read: 0.3, cache_write: 3.75 } },
+    { name: "openai:gpt-5", label: "GPT-5", base_url: "https://api.openai.com/v1", key_env: "OPENAI_API_KEY", key_set: true, sees: true, price: null },
+  ],
+  agents: [
+    { name: "main", description: "Reads, writes and runs commands", tools: ["Read", "Write", "Edit", "Glob", "Grep", "Bash"] },
+    { name: "explore", description: "Only reads and searches", tools: ["Read", "Glob", "Grep"] },
+  ],
+  home: "/home/dev", window: false, default_model: "demo", default_wall: "docker", default_image: "glovebox/tiny:0.1",
   walls: [
     { wall: "docker", available: true, detail: "Docker 20.10.24 at unix:///var/run/docker.sock", fix: "", worth: "Own user, processes and files, no network; the kernel is shared." },
     { wall: "namespace", available: true, detail: "bubblewrap 0.8.0", fix: "", worth: "Own processes and files from nothing, no network; the kernel is shared." },

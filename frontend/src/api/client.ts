@@ -3,11 +3,20 @@ import type {
   Accepted,
   Container,
   DecisionRequest,
+  Dirs,
   Doctor,
   ErrorResponse,
+  FileView,
+  FolderResponse,
+  Images,
+  Isolation,
+  Listing,
+  Logs,
   OpenRequest,
   ReleaseRequest,
   Session,
+  Terminal,
+  TerminalRequest,
 } from "./types.gen";
 
 /** ApiError is an answer with a status of 400 or more, or none at all (status 0). */
@@ -24,7 +33,7 @@ export class ApiError extends Error {
 }
 
 /** The commands on a session that take no body. */
-export type Verb = "interrupt" | "attach" | "start" | "stop" | "reprovision" | "close";
+export type Verb = "interrupt" | "attach" | "start" | "stop" | "restart" | "reprovision" | "close" | "retry";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -48,13 +57,44 @@ export class Client {
   answer = (id: string, callID: string, r: DecisionRequest) =>
     this.command(id, `approvals/${encodeURIComponent(callID)}`, r);
   do = (id: string, verb: Verb) => this.command(id, verb, {});
-  buildTinyImage = () => this.call<unknown>("POST", "/images/tiny", {});
+  archive = (id: string, archived: boolean) => this.command(id, "archive", { archived });
+  stopAll = () => this.call<unknown>("POST", "/interrupt", {});
+
+  images = () => this.call<Images>("GET", "/images");
+  build = (image: string) => this.call<unknown>("POST", "/images/build", { image });
+  cancelBuild = (image: string) => this.call<unknown>("POST", "/images/build/cancel", { image });
+
+  dirs = (path: string) => this.call<Dirs>("GET", `/dirs?${query({ path })}`);
+  makeDir = (path: string) => this.call<Dirs>("POST", "/dirs", { path });
+
+  isolation = (id: string) => this.call<Isolation>("GET", `${at(id)}/isolation`);
+  logs = (id: string, tail: number) => this.call<Logs>("GET", `${at(id)}/logs?${query({ tail })}`);
+
+  files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
+  file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
+  /** raw returns a file's bytes: for a picture, or to save. */
+  raw = async (id: string, path: string, signal?: AbortSignal): Promise<Blob> =>
+    (await this.request("GET", `${at(id)}/files/raw?${query({ path })}`, undefined, signal)).blob();
+
+  terminals = (id: string) => this.call<Terminal[]>("GET", `${at(id)}/terminals`);
+  openTerminal = (id: string, r: TerminalRequest) => this.call<Terminal>("POST", `${at(id)}/terminals`, r);
+  closeTerminal = (id: string, terminal: string) =>
+    this.call<unknown>("DELETE", `${at(id)}/terminals/${encodeURIComponent(terminal)}`);
+
+  pickFolder = (start: string) => this.call<FolderResponse>("POST", "/window/folder", { start });
+  openLink = (url: string) => this.call<unknown>("POST", "/window/link", { url });
+  notify = (title: string, body: string) => this.call<unknown>("POST", "/window/notify", { title, body });
 
   private command(id: string, verb: string, body: unknown): Promise<unknown> {
     return this.call<unknown>("POST", `/sessions/${encodeURIComponent(id)}/${verb}`, body);
   }
 
   private async call<T>(method: string, path: string, body?: unknown): Promise<T> {
+    const text = await (await this.request(method, path, body, AbortSignal.timeout(DEADLINE_MS))).text();
+    return (text ? JSON.parse(text) : undefined) as T;
+  }
+
+  private async request(method: string, path: string, body: unknown, signal: AbortSignal | undefined): Promise<Response> {
     const headers: Record<string, string> = { Authorization: `Bearer ${this.token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const request = (): Promise<Response> =>
@@ -64,7 +104,7 @@ export class Client {
         body: body === undefined ? undefined : JSON.stringify(body),
         credentials: "omit",
         cache: "no-store",
-        signal: AbortSignal.timeout(DEADLINE_MS),
+        signal,
       });
     let answer: Response;
     try {
@@ -72,13 +112,22 @@ export class Client {
       // own, so a read is tried twice. A command is not: it may have arrived.
       answer = method === "GET" ? await request().catch(request) : await request();
     } catch (err) {
-      const late = err instanceof DOMException && err.name === "TimeoutError";
-      throw new ApiError(0, "unreachable", late ? "The server did not answer in time." : "The server does not answer.");
+      const name = err instanceof DOMException ? err.name : "";
+      if (name === "AbortError") throw err;
+      throw new ApiError(0, "unreachable", name === "TimeoutError" ? "The server did not answer in time." : "The server does not answer.");
     }
-    const text = await answer.text();
-    if (!answer.ok) throw failure(answer.status, text);
-    return (text ? JSON.parse(text) : undefined) as T;
+    if (!answer.ok) throw failure(answer.status, await answer.text());
+    return answer;
   }
+}
+
+/** at returns the path of a session. */
+function at(id: string): string {
+  return `/sessions/${encodeURIComponent(id)}`;
+}
+
+function query(of: Record<string, string | number>): string {
+  return new URLSearchParams(Object.entries(of).map(([k, v]) => [k, String(v)])).toString();
 }
 
 function failure(status: number, text: string): ApiError {

@@ -9,8 +9,11 @@ export interface About {
   data_dir: string;
   pid: number;
   started_at: string;
-  models: string[] | null;
+  models: ModelInfo[] | null;
   default_model: string;
+  agents: AgentInfo[] | null;
+  home: string;
+  window: boolean;
   default_wall: Wall;
   default_image: string;
   walls: WallInfo[] | null;
@@ -25,9 +28,19 @@ export type Actor =
   | "agent"
   | "person";
 
+export interface AgentInfo {
+  name: string;
+  description: string;
+  tools: string[] | null;
+}
+
 export type Approvals =
   | "ask"
   | "auto";
+
+export interface ArchiveRequest {
+  archived: boolean;
+}
 
 export interface BashDisplay {
   command: string;
@@ -52,6 +65,21 @@ export interface Block {
   image?: Image;
   use?: Use;
   result?: Result;
+}
+
+export interface Build {
+  image: string;
+  ref: string;
+  state: string;
+  step: string;
+  log: string[] | null;
+  error: string;
+  started_at: string;
+  ended_at: string | null;
+}
+
+export interface BuildRequest {
+  image: string;
 }
 
 export type CallStatus =
@@ -103,6 +131,21 @@ export interface Description {
   network: string;
   user: string;
   notes: string[] | null;
+  commands: HandCommand[] | null;
+}
+
+export interface Dir {
+  name: string;
+  path: string;
+  hidden: boolean;
+}
+
+export interface Dirs {
+  path: string;
+  parent: string;
+  refused: string;
+  dirs: Dir[] | null;
+  more: boolean;
 }
 
 export interface Doctor {
@@ -130,6 +173,16 @@ export interface ErrorBody {
   field: string;
 }
 
+export type ErrorKind =
+  | "overloaded"
+  | "rate_limited"
+  | "server_error"
+  | "network"
+  | "malformed"
+  | "no_key"
+  | "no_funds"
+  | "bad_request";
+
 export interface ErrorResponse {
   error: ErrorBody;
 }
@@ -142,6 +195,40 @@ export interface Event {
   at: string;
   generation: number;
   body: unknown;
+}
+
+export interface FileInfo {
+  path: string;
+  kind: FileKind;
+  size: number;
+  mode: number;
+  uid: number;
+  gid: number;
+  mod_time: string;
+  symlink: string;
+}
+
+export type FileKind =
+  | "file"
+  | "dir"
+  | "other"
+  | "missing";
+
+export interface FileView {
+  info: FileInfo;
+  kind: string;
+  media_type: string;
+  text: string;
+  truncated: boolean;
+  hash: string;
+}
+
+export interface FolderRequest {
+  start: string;
+}
+
+export interface FolderResponse {
+  path: string;
 }
 
 export interface Frame {
@@ -157,6 +244,13 @@ export interface Frame {
   live?: Live;
   at?: string;
   error?: ErrorBody;
+  dirs?: string[];
+  build?: Build;
+}
+
+export interface HandCommand {
+  does: string;
+  text: string;
 }
 
 export interface Hello {
@@ -183,6 +277,28 @@ export interface Image {
   data: string | null;
 }
 
+export interface ImageInfo {
+  ref: string;
+  id: string;
+  size: number;
+  created_at: string;
+  ours: boolean;
+}
+
+export interface Images {
+  default: string;
+  images: ImageInfo[] | null;
+  builds: Build[] | null;
+  error: string;
+}
+
+export interface Isolation {
+  at: string;
+  command: string;
+  host: Probe;
+  sandbox: Probe;
+}
+
 export interface KillReport {
   cause: string;
   killed: Process[] | null;
@@ -196,6 +312,7 @@ export interface KillReport {
 export type Kind =
   | "TaskCreated"
   | "TaskRenamed"
+  | "TaskArchived"
   | "LeaseGranted"
   | "TaskHostBound"
   | "SandboxStateChanged"
@@ -212,6 +329,7 @@ export type Kind =
   | "StepAttemptAbandoned"
   | "LLMRequestStarted"
   | "LLMRequestFinished"
+  | "LLMRetryScheduled"
   | "TaskCompleted"
   | "TaskFailed"
   | "TaskCancelled";
@@ -219,6 +337,7 @@ export type Kind =
 export interface LLMRequestFinished {
   model: string;
   usage: Usage;
+  cost_usd: number | null;
   duration: number;
   error: string;
 }
@@ -227,9 +346,27 @@ export interface LLMRequestStarted {
   model: string;
 }
 
+export interface LLMRetryScheduled {
+  attempt: number;
+  attempts: number;
+  at: string;
+  kind: ErrorKind;
+  detail: string;
+}
+
 export interface LeaseGranted {
   generation: number;
   host_id: string;
+}
+
+export interface LinkRequest {
+  url: string;
+}
+
+export interface Listing {
+  path: string;
+  entries: FileInfo[] | null;
+  truncated: boolean;
 }
 
 export interface Live {
@@ -241,6 +378,15 @@ export interface Live {
   offset: number;
   end: number;
   data: string;
+}
+
+export interface Logs {
+  text: string;
+  at: string;
+}
+
+export interface MakeDirRequest {
+  path: string;
 }
 
 export interface Message {
@@ -261,6 +407,16 @@ export interface MessagesAppended {
 export type Mode =
   | "rw"
   | "ro";
+
+export interface ModelInfo {
+  name: string;
+  label: string;
+  base_url: string;
+  key_env: string;
+  key_set: boolean;
+  sees: boolean;
+  price: Price | null;
+}
 
 export interface Mount {
   source: string;
@@ -284,14 +440,39 @@ export type NetworkMode =
   | "proxy"
   | "open";
 
+export interface NotifyRequest {
+  title: string;
+  body: string;
+}
+
 export interface OpenRequest {
   title: string;
   goal: string;
   workspace: string;
   model: string;
+  agent: string;
   spec: Spec;
   approvals: Approvals;
   one_shot: boolean;
+}
+
+export interface Price {
+  input: number;
+  output: number;
+  cache_read: number;
+  cache_write: number;
+}
+
+export interface Probe {
+  hostname: string;
+  uid: number;
+  gid: number;
+  kernel: string;
+  processes: number;
+  init: string;
+  capabilities: string;
+  interfaces: string[] | null;
+  error: string;
 }
 
 export interface Process {
@@ -323,6 +504,14 @@ export interface Result {
   text: string;
   images?: Image[];
   is_error: boolean;
+}
+
+export interface Retry {
+  attempt: number;
+  attempts: number;
+  at: string;
+  kind: ErrorKind;
+  detail: string;
 }
 
 export type Role =
@@ -361,8 +550,15 @@ export interface Session {
   sandbox: Condition | null;
   step: string;
   approvals: Approvals;
+  agent: string;
+  goal: string;
+  archived: boolean;
   waiting: Waiting[] | null;
   running: string[] | null;
+  retry: Retry | null;
+  suspended: SuspendReason;
+  usage: Usage;
+  cost_usd: number | null;
   generation: number;
   created_at: string;
   updated_at: string;
@@ -421,6 +617,10 @@ export type SuspendReason =
   | "interrupted"
   | "turn_failed";
 
+export interface TaskArchived {
+  archived: boolean;
+}
+
 export interface TaskCancelled {
   reason: string;
 }
@@ -433,6 +633,7 @@ export interface TaskCreated {
   title: string;
   goal: string;
   model: string;
+  agent: string;
   workspace: string;
   spec: Spec;
   approvals: Approvals;
@@ -467,6 +668,38 @@ export interface TaskSuspended {
 
 export interface TaskWoken {
   cause: string;
+}
+
+export interface Terminal {
+  id: string;
+  argv: string[] | null;
+  dir: string;
+  pid: number;
+  cols: number;
+  rows: number;
+  started_at: string;
+  ended_at: string | null;
+  exit_code: number;
+  signal: string;
+  start: number;
+  end: number;
+  views: number;
+}
+
+export interface TerminalRequest {
+  argv: string[] | null;
+  dir: string;
+  env: string[] | null;
+  cols: number;
+  rows: number;
+}
+
+export interface TerminalSocket {
+  type: string;
+  terminal?: Terminal;
+  cols?: number;
+  rows?: number;
+  error?: ErrorBody;
 }
 
 export interface ToolCallApprovalRequested {
@@ -521,6 +754,8 @@ export interface TurnInterrupted {
 export interface Usage {
   input: number;
   output: number;
+  cache_read: number;
+  cache_write: number;
 }
 
 export interface Use {
@@ -571,6 +806,7 @@ export interface WriteDisplay {
 export interface Payloads {
   TaskCreated: TaskCreated;
   TaskRenamed: TaskRenamed;
+  TaskArchived: TaskArchived;
   LeaseGranted: LeaseGranted;
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;
@@ -587,6 +823,7 @@ export interface Payloads {
   StepAttemptAbandoned: StepAttemptAbandoned;
   LLMRequestStarted: LLMRequestStarted;
   LLMRequestFinished: LLMRequestFinished;
+  LLMRetryScheduled: LLMRetryScheduled;
   TaskCompleted: TaskCompleted;
   TaskFailed: TaskFailed;
   TaskCancelled: TaskCancelled;

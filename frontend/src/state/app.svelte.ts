@@ -154,6 +154,7 @@ export class App {
         goal: "Show me what you can do in here.",
         workspace: "",
         model: "demo",
+        agent: "",
         spec: { network: {}, ...(wall === "docker" ? { image } : {}) },
         approvals: "auto",
         one_shot: false,
@@ -173,7 +174,7 @@ export class App {
     const tiny = (about: About): string => about.images?.find((i) => i.startsWith("glovebox/tiny")) ?? "";
     const about = await this.client.about();
     if (tiny(about)) return tiny(about);
-    await this.client.buildTinyImage();
+    await this.client.build("tiny");
     const deadline = Date.now() + IMAGE_MS;
     while (Date.now() < deadline) {
       await new Promise((done) => setTimeout(done, 500));
@@ -301,6 +302,8 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
   attach: "The sandbox was not attached",
   start: "The sandbox was not started",
   stop: "The sandbox was not stopped",
+  restart: "The sandbox was not restarted",
+  retry: "The model was not asked again",
   reprovision: "No new sandbox was made",
   close: "The session was not closed",
 };

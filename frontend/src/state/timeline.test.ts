@@ -16,7 +16,7 @@ class Story {
   }
   says(role: "user" | "assistant", text: string, use?: { id: string; name: string; input: unknown }): void {
     const blocks = [{ text }, ...(use ? [{ use }] : [])];
-    this.tell("MessagesAppended", { messages: [{ role, blocks }], usage: { input: 0, output: 0 }, notice: false });
+    this.tell("MessagesAppended", { messages: [{ role, blocks }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
   }
   result(id: string, over: Partial<ToolResultRecorded> = {}): void {
     this.tell("ToolResultRecorded", {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/task"
 	"github.com/glovebox-dev/glovebox/backend/tools"
@@ -27,6 +28,10 @@ var bodies = []any{
 	httpapi.Session{}, httpapi.OpenRequest{}, httpapi.Accepted{}, httpapi.MessageRequest{},
 	httpapi.DecisionRequest{}, httpapi.ReleaseRequest{}, httpapi.RenameRequest{},
 	httpapi.About{}, httpapi.Doctor{}, httpapi.Container{}, httpapi.ErrorResponse{}, httpapi.Frame{},
+	httpapi.ArchiveRequest{}, httpapi.Images{}, httpapi.BuildRequest{}, httpapi.Dirs{}, httpapi.MakeDirRequest{},
+	httpapi.Listing{}, httpapi.FileView{}, httpapi.TerminalSocket{}, httpapi.Logs{}, httpapi.Isolation{},
+	httpapi.FolderRequest{}, httpapi.FolderResponse{}, httpapi.LinkRequest{}, httpapi.NotifyRequest{},
+	execenv.TerminalRequest{},
 }
 
 // displays are what the tools show of their results.
