@@ -116,3 +116,12 @@ func (p Price) Cost(u Usage) float64 {
 type Model interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[Event, error]
 }
+
+// Served is a model as a session uses it.
+type Served struct {
+	Model     Model
+	Name      string // on its wire
+	MaxTokens int    // of one answer; 0 leaves it to the model
+	Price     *Price // nil when it is not known
+	Sees      bool   // whether it takes images
+}
