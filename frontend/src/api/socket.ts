@@ -41,6 +41,7 @@ const SILENCE_MS = 25_000;
 export class EventSocket {
   private wire: Wire | null = null;
   private readonly after = new Map<string, number>();
+  private readonly dirs = new Map<string, string[]>();
   private delay = FIRST_DELAY_MS;
   private retry: ReturnType<typeof setTimeout> | undefined;
   private silence: ReturnType<typeof setTimeout> | undefined;
@@ -79,6 +80,13 @@ export class EventSocket {
 
   unsubscribe(sessionID: string): void {
     if (this.after.delete(sessionID)) this.tell({ type: "unsubscribe", session_id: sessionID });
+  }
+
+  /** watchFiles replaces the directories of a session that are watched; none ends it. */
+  watchFiles(sessionID: string, dirs: string[]): void {
+    if (dirs.length === 0) this.dirs.delete(sessionID);
+    else this.dirs.set(sessionID, dirs);
+    this.tell({ type: "watch_files", session_id: sessionID, dirs });
   }
 
   close(): void {
@@ -127,6 +135,7 @@ export class EventSocket {
     this.greeted = true;
     this.handlers.link({ state: "open" });
     for (const [id, after] of this.after) this.tell({ type: "subscribe", session_id: id, after });
+    for (const [id, dirs] of this.dirs) this.tell({ type: "watch_files", session_id: id, dirs });
   }
 
   /** advance reports whether an event is new to its subscription. */

@@ -34,9 +34,12 @@ export class App {
   demo = $state<"" | "image" | "opening">("");
   creating = $state(false);
 
-  private client: Client;
+  /** client speaks to the server with the token of this tab; a new token makes a new client. */
+  client: Client;
+  /** token is what a socket carries as its subprotocol. */
+  token: string;
   private socket: EventSocket | null = null;
-  private token: string;
+  private readonly listeners = new Set<(f: Frame) => void>();
   private readonly timelines = new Map<string, Timeline>();
   private watched = "";
   private gathered: Frame[] = [];
@@ -98,6 +101,17 @@ export class App {
 
   retryNow(): void {
     this.socket?.retryNow();
+  }
+
+  /** listen is told the frames that no session's fold takes (files, build), and returns what ends it. */
+  listen(heard: (f: Frame) => void): () => void {
+    this.listeners.add(heard);
+    return () => void this.listeners.delete(heard);
+  }
+
+  /** watchFiles names the directories of a session that are open somewhere; it replaces what was named before. */
+  watchFiles(id: string, dirs: string[]): void {
+    this.socket?.watchFiles(id, dirs);
   }
 
   // Commands. Each answers whether the server took it; what follows shows in the events.
@@ -237,6 +251,10 @@ export class App {
       case "live":
       case "caught_up":
         this.gather(f);
+        return;
+      case "files":
+      case "build":
+        for (const heard of this.listeners) heard(f);
         return;
       case "error":
         if (f.error) this.toasts.show("The server reports", f.error.message);
