@@ -91,11 +91,11 @@ func ends(k task.Kind) bool {
 }
 
 // outlivesTask reports whether an event of kind k may follow a task's end: the
-// sandbox lives on, calls under way have yet to be closed, and a title is but a
-// label.
+// sandbox lives on, calls under way have yet to be closed, and a title and a place
+// out of sight are but labels.
 func outlivesTask(k task.Kind) bool {
 	switch k {
-	case task.KindSandboxStateChanged, task.KindTaskHostBound, task.KindTaskRenamed, task.KindToolResultRecorded:
+	case task.KindSandboxStateChanged, task.KindTaskHostBound, task.KindTaskRenamed, task.KindTaskArchived, task.KindToolResultRecorded:
 		return true
 	}
 	return strings.HasPrefix(string(k), "ToolCall")

@@ -91,13 +91,13 @@ type SandboxStateChanged struct {
 // MessagesAppended adds to the conversation.
 type MessagesAppended struct {
 	Messages []llm.Message `json:"messages"`
-	Usage    llm.Usage     `json:"usage"`
+	Usage    llm.Usage     `json:"usage"`  // of the answer; sums are made of LLMRequestFinished, which has it too
 	Notice   bool          `json:"notice"` // written by the host, for the model to know
 }
 
 // TaskWoken starts a turn, or goes on with one.
 type TaskWoken struct {
-	Cause string `json:"cause"` // "message", "approval", "take-up"
+	Cause string `json:"cause"` // "message", "approval", "take-up", "retry"
 }
 
 // SuspendReason says why a task does not run.
@@ -210,7 +210,10 @@ type LLMRequestStarted struct {
 	Model string `json:"model"`
 }
 
-// LLMRequestFinished is described at LLMRequestStarted.
+// LLMRequestFinished ends a request. The text that was streamed since its start
+// is void from here on: what counts of it is in the MessagesAppended that
+// follows in the same transaction, and after an error nothing may follow. So a
+// screen drops its live text here, whatever comes next.
 type LLMRequestFinished struct {
 	Model    string        `json:"model"`
 	Usage    llm.Usage     `json:"usage"`
@@ -220,7 +223,9 @@ type LLMRequestFinished struct {
 }
 
 // LLMRetryScheduled says that a request to the model failed in a way that may
-// pass, and when it is made again. The turn goes on running meanwhile.
+// pass, and when it is made again. The turn goes on running meanwhile. A screen
+// shows the wait, in the place of what the failed request had streamed, until
+// the next LLMRequestStarted, TaskWoken or TaskSuspended, or a person's message.
 type LLMRetryScheduled struct {
 	Attempt  int           `json:"attempt"`  // that failed, from 1
 	Attempts int           `json:"attempts"` // that are made in all

@@ -36,8 +36,13 @@ type Summary struct {
 	Sandbox    sandbox.Condition // the last state that the log knows; not what is shown
 	Open       []string          // ids of calls started and not finished, in order
 	Waiting    []ToolCallApprovalRequested
-	Usage      llm.Usage
-	End        Payload // *TaskCompleted, *TaskFailed or *TaskCancelled
+	Archived   bool
+	Retry      *LLMRetryScheduled // while the turn waits to ask its model again
+	Failures   int                // requests to the model that have failed in a row and are made again
+	Usage      llm.Usage          // of all requests, those that failed included
+	CostUSD    *float64           // of Usage; nil when the price of some of it is not known
+	Unpriced   bool               // Usage holds some whose price is not known
+	End        Payload            // *TaskCompleted, *TaskFailed or *TaskCancelled
 }
 
 // State is the fold of one task's events.
@@ -107,6 +112,18 @@ func (s *State) Apply(e Event) {
 	}
 }
 
+// Unsettled returns the ids of the agent's calls that were started and have not
+// finished. Those that a person made are not among them.
+func (s *State) Unsettled() []string {
+	var out []string
+	for _, id := range s.Open {
+		if c := s.Calls[id]; c == nil || c.Started == nil || c.Started.Actor != ActorPerson {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // Apply folds one more event.
 func (s *Summary) Apply(e Event) {
 	if p, err := Decode(e); err == nil {
@@ -133,11 +150,26 @@ func (s *Summary) apply(e Event, p Payload) {
 		if s.Bound == nil || p.Ref == "" || p.Ref == s.Bound.ExecEnvRef {
 			s.Sandbox = p.Condition
 		}
+	case *TaskArchived:
+		s.Archived = p.Archived
 	case *MessagesAppended:
-		s.Usage = s.Usage.Add(p.Usage)
+		if p.byPerson() {
+			s.patient() // it is worth asking at once
+		}
+	case *LLMRequestStarted:
+		s.Retry = nil
+	case *LLMRequestFinished:
+		if p.Error == "" {
+			s.patient()
+		}
+		s.spend(p)
+	case *LLMRetryScheduled:
+		s.Retry, s.Failures = p, p.Attempt
 	case *TaskWoken:
+		s.patient()
 		s.Status, s.Detail, s.Suspended = StatusRunning, "", ""
 	case *TaskSuspended:
+		s.patient()
 		s.Status, s.Detail, s.Suspended = StatusIdle, p.Detail, p.Reason
 		if p.Reason == WaitingHuman && p.WakeOn != WakeNextGoal {
 			s.Status = StatusWaiting
@@ -158,6 +190,32 @@ func (s *Summary) apply(e Event, p Payload) {
 	if s.End != nil {
 		s.Status = StatusEnded
 	}
+}
+
+// patient forgets that requests to the model have failed.
+func (s *Summary) patient() { s.Retry, s.Failures = nil, 0 }
+
+// spend adds up what a request has used. A sum of which a part is not known is
+// not known.
+func (s *Summary) spend(p *LLMRequestFinished) {
+	if p.Usage == (llm.Usage{}) {
+		return
+	}
+	s.Usage = s.Usage.Add(p.Usage)
+	if s.Unpriced = s.Unpriced || p.CostUSD == nil; s.Unpriced {
+		s.CostUSD = nil
+		return
+	}
+	sum := *p.CostUSD
+	if s.CostUSD != nil {
+		sum += *s.CostUSD
+	}
+	s.CostUSD = &sum // a copy of the Summary keeps its own
+}
+
+// byPerson reports whether a person wrote it.
+func (p *MessagesAppended) byPerson() bool {
+	return !p.Notice && len(p.Messages) > 0 && p.Messages[0].Role == llm.RoleUser
 }
 
 func (s *Summary) waitingWithout(callID string) []ToolCallApprovalRequested {

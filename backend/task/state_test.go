@@ -191,12 +191,88 @@ func TestSummary_followsState(t *testing.T) {
 	}
 }
 
+// Usage is that of the requests, counted once, those that failed included.
 func TestFold_usage(t *testing.T) {
-	one := said(llm.RoleAssistant, text("a"))
-	one.Usage = llm.Usage{Input: 10, Output: 2}
-	s := task.Fold(history(t, task.TaskCreated{}, one, one))
-	if want := (llm.Usage{Input: 20, Output: 4}); s.Usage != want {
-		t.Errorf("Usage = %+v, want %+v", s.Usage, want)
+	usage := llm.Usage{Input: 10, Output: 2}
+	cost := func(x float64) *float64 { return &x }
+	asked := func(c *float64) task.LLMRequestFinished { return task.LLMRequestFinished{Usage: usage, CostUSD: c} }
+	answer := said(llm.RoleAssistant, text("a"))
+	answer.Usage = usage
+	for _, tt := range []struct {
+		name string
+		log  []task.Payload
+		want llm.Usage
+		cost *float64
+	}{
+		{"none", nil, llm.Usage{}, nil},
+		{"answers", []task.Payload{asked(cost(0.25)), answer, asked(cost(0.5)), answer}, llm.Usage{Input: 20, Output: 4}, cost(0.75)},
+		{"one failed", []task.Payload{task.LLMRequestFinished{Error: "no", Usage: usage, CostUSD: cost(0.25)}, asked(cost(0.5)), answer}, llm.Usage{Input: 20, Output: 4}, cost(0.75)},
+		{"one failed and says nothing", []task.Payload{task.LLMRequestFinished{Error: "no"}, asked(cost(0.5)), answer}, usage, cost(0.5)},
+		{"free", []task.Payload{asked(cost(0)), answer}, usage, cost(0)},
+		{"some has no price", []task.Payload{asked(cost(1)), answer, asked(nil), answer, asked(cost(1)), answer}, llm.Usage{Input: 30, Output: 6}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := task.Fold(history(t, append([]task.Payload{task.TaskCreated{}}, tt.log...)...))
+			if s.Usage != tt.want {
+				t.Errorf("Usage = %+v, want %+v", s.Usage, tt.want)
+			}
+			if diff := cmp.Diff(tt.cost, s.CostUSD); diff != "" {
+				t.Errorf("CostUSD (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Summary that was copied does not change when the log goes on.
+func TestFold_costOfACopy(t *testing.T) {
+	half := 0.5
+	events := history(t, task.TaskCreated{}, task.LLMRequestFinished{Usage: llm.Usage{Input: 1}, CostUSD: &half},
+		task.LLMRequestFinished{Usage: llm.Usage{Input: 1}, CostUSD: &half})
+	s := task.Fold(events[:2])
+	before := s.Summary
+	s.Apply(events[2])
+	if *before.CostUSD != 0.5 || *s.CostUSD != 1 {
+		t.Errorf("CostUSD = %v before and %v after, want 0.5 and 1", *before.CostUSD, *s.CostUSD)
+	}
+}
+
+func TestFold_retry(t *testing.T) {
+	failed := task.LLMRequestFinished{Error: "overloaded"}
+	wait := func(n int) task.LLMRetryScheduled { return task.LLMRetryScheduled{Attempt: n, Attempts: 6} }
+	begun := []task.Payload{task.TaskCreated{}, said(llm.RoleUser, text("go")), task.TaskWoken{}, task.LLMRequestStarted{}, failed, wait(1), task.LLMRequestStarted{}, failed, wait(2)}
+	notice := said(llm.RoleUser, text("a word of the host"))
+	notice.Notice = true
+	for _, tt := range []struct {
+		name     string
+		next     []task.Payload
+		waits    bool
+		failures int
+	}{
+		{"waiting", nil, true, 2},
+		{"a host's word", []task.Payload{notice}, true, 2},
+		{"taken up", []task.Payload{task.LeaseGranted{Generation: 2}}, true, 2},
+		{"asking", []task.Payload{task.LLMRequestStarted{}}, false, 2},
+		{"answered", []task.Payload{task.LLMRequestStarted{}, task.LLMRequestFinished{}}, false, 0},
+		{"a person's word", []task.Payload{said(llm.RoleUser, text("now"))}, false, 0},
+		{"woken", []task.Payload{task.TaskWoken{Cause: "retry"}}, false, 0},
+		{"stopped", []task.Payload{task.TaskSuspended{Reason: task.Interrupted, WakeOn: task.WakeNextGoal}}, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := task.Fold(history(t, append(begun[:len(begun):len(begun)], tt.next...)...))
+			if (s.Retry != nil) != tt.waits || s.Failures != tt.failures {
+				t.Errorf("Retry = %+v after %d failures; want waiting %v after %d", s.Retry, s.Failures, tt.waits, tt.failures)
+			}
+		})
+	}
+}
+
+func TestFold_archived(t *testing.T) {
+	events := history(t, task.TaskCreated{}, task.TaskCompleted{}, task.TaskArchived{Archived: true}, task.TaskArchived{})
+	if s := task.Fold(events[:3]); !s.Archived || s.Status != task.StatusEnded {
+		t.Errorf("archived %v, %s; want an ended task out of sight", s.Archived, s.Status)
+	}
+	if s := task.Fold(events); s.Archived {
+		t.Error("a task that was put back is still archived")
 	}
 }
 
