@@ -1,5 +1,6 @@
 import { ApiError, Client, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
+import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
 import type { About, Container, Doctor, Frame, OpenRequest, Session } from "../api/types.gen";
 import { Clock } from "./clock.svelte";
@@ -101,6 +102,11 @@ export class App {
 
   retryNow(): void {
     this.socket?.retryNow();
+  }
+
+  /** terminalWire returns what connects to a terminal. */
+  terminalWire(id: string, terminal: string): (after: number) => TerminalWire {
+    return terminalAt(location, this.token, id, terminal);
   }
 
   /** listen is told the frames that no session's fold takes (files, build), and returns what ends it. */
