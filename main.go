@@ -1,3 +1,5 @@
+//go:build !bindings
+
 // Glovebox gives an AI agent a sealed sandbox to work in, and its owner the
 // window and the gloves. See package app for the program.
 package main

@@ -36,6 +36,7 @@ type Options struct {
 	DataDir string // absolute
 	Addr    string // to listen on; loopback
 	Config  config.Config
+	Window  httpapi.Window // that shows the server; nil for none
 	Log     *slog.Logger
 }
 
@@ -129,7 +130,7 @@ func (a *App) build() error {
 		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
 		About: a.about, Doctor: a.doctor, Tiny: a.buildTiny,
 		Rotate: func() (string, error) { return renew(a.o.DataDir, tokenFile, tokenBytes) },
-		Assets: assets, Built: built, Version: Version, Instance: a.identity.instance, Log: a.log,
+		Window: a.o.Window, Assets: assets, Built: built, Version: Version, Instance: a.identity.instance, Log: a.log,
 	})
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/glovebox-dev/glovebox/backend/config"
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/store"
 )
@@ -98,11 +99,11 @@ func (c *cli) root() *cobra.Command {
 		Use:   "glovebox",
 		Short: "A sealed sandbox for AI agents, with a window and gloves",
 		Long: "Glovebox runs an AI agent's commands and edits in a sealed sandbox per session,\n" +
-			"and shows you live what happens there. Without a verb it serves the screen.",
+			"and shows you live what happens there. Without a verb it " + openDoes + ".",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), serveFlags{addr: ""}) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return c.open(cmd.Context()) },
 	}
 	root.PersistentFlags().StringVar(&c.dataDir, "data", "", "data directory (default "+defaultDataDir()+")")
 	root.PersistentFlags().StringVar(&c.config, "config", "", "configuration file (default "+config.DefaultPath()+")")
@@ -194,7 +195,7 @@ func (c *cli) logger() *slog.Logger {
 }
 
 // newApp builds the server of the data directory.
-func (c *cli) newApp(ctx context.Context, addr string) (*App, error) {
+func (c *cli) newApp(ctx context.Context, addr string, window httpapi.Window) (*App, error) {
 	dir, err := c.data()
 	if err != nil {
 		return nil, err
@@ -209,7 +210,7 @@ func (c *cli) newApp(ctx context.Context, addr string) (*App, error) {
 	if addr == "" {
 		addr = defaultAddr
 	}
-	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Config: cfg, Log: c.logger()})
+	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Config: cfg, Window: window, Log: c.logger()})
 	if err != nil {
 		return nil, asUsage(err)
 	}
@@ -229,7 +230,7 @@ func (c *cli) connect(ctx context.Context) (client *apiClient, close func() erro
 		client, err := newClient(owner.URL, dir)
 		return client, func() error { return nil }, err
 	}
-	app, err := c.newApp(ctx, "127.0.0.1:0")
+	app, err := c.newApp(ctx, "127.0.0.1:0", nil)
 	if err != nil {
 		return nil, nil, err
 	}

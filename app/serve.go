@@ -36,7 +36,7 @@ func (c *cli) serveCommand() *cobra.Command {
 }
 
 func (c *cli) serve(ctx context.Context, f serveFlags) error {
-	app, err := c.newApp(ctx, f.addr)
+	app, err := c.newApp(ctx, f.addr, nil)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c *cli) serve(ctx context.Context, f serveFlags) error {
 		app.log.Warn("ready line", "err", err)
 	}
 	if !f.noOpen && interactive() {
-		if err := openBrowser(ctx, app); err != nil {
+		if err := openPage(ctx, app.URL(), app.o.DataDir, app.identity.token); err != nil {
 			app.log.Info("no browser opened", "err", err)
 		}
 	}
@@ -73,14 +73,17 @@ func (c *cli) ready(app *App, wall sandbox.Wall, f serveFlags) error {
 // interactive reports whether a person with a screen started this.
 func interactive() bool {
 	info, err := os.Stdout.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && (os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "")
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && hasDisplay()
 }
 
-// openBrowser opens a page in the data directory that leads to the server: the
+// hasDisplay reports whether a display server is named.
+func hasDisplay() bool { return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" }
+
+// openPage opens a page in the data directory that leads to the server: the
 // address with the token on a command line would be there for all to read.
-func openBrowser(ctx context.Context, app *App) error {
-	target := html.EscapeString(app.URL() + "/#token=" + app.identity.token)
-	page := filepath.Join(app.o.DataDir, "open.html")
+func openPage(ctx context.Context, base, dataDir, token string) error {
+	target := html.EscapeString(base + "/#token=" + token)
+	page := filepath.Join(dataDir, "open.html")
 	body := `<!doctype html><meta http-equiv="refresh" content="0; url=` + target + `"><a href="` + target + `">Glovebox</a>`
 	if err := os.WriteFile(page, []byte(body), 0o600); err != nil {
 		return err

@@ -133,7 +133,7 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	walls := a.probeWalls(ctx)
 	out := httpapi.About{
 		Version: Version, Commit: Commit(), Instance: a.identity.instance, DataDir: a.o.DataDir, PID: os.Getpid(),
-		StartedAt: a.started, Models: []httpapi.ModelInfo{{Name: demoModel, Label: "Demo"}}, DefaultModel: a.defaultModel(), Walls: walls, Images: []string{},
+		StartedAt: a.started, Models: []httpapi.ModelInfo{{Name: demoModel, Label: "Demo"}}, DefaultModel: a.defaultModel(), Window: a.o.Window != nil, Walls: walls, Images: []string{},
 	}
 	if m := a.defaultModel(); m != demoModel {
 		out.Models = append(out.Models, httpapi.ModelInfo{Name: m, Label: m})

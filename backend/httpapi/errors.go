@@ -25,6 +25,8 @@ var faults = []struct {
 	{errToken, http.StatusUnauthorized, "unauthorized"},
 	{errContentType, http.StatusUnsupportedMediaType, "not_json"},
 	{errSockets, http.StatusTooManyRequests, "too_many_sockets"},
+	{errNoWindow, http.StatusNotImplemented, "no_window"},
+	{ErrNoNotices, http.StatusNotImplemented, "no_notices"},
 	{errBody, http.StatusBadRequest, "invalid_body"},
 	{errTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
 	{sandbox.ErrSpec, http.StatusUnprocessableEntity, "invalid_field"},
@@ -69,8 +71,11 @@ func describe(err error) (int, ErrorBody) {
 			return f.status, body
 		}
 	}
-	return http.StatusInternalServerError, ErrorBody{Code: "internal", Message: "something went wrong in the server; its log says what"}
+	return http.StatusInternalServerError, internal
 }
+
+// internal is all that a client learns of a fault of ours.
+var internal = ErrorBody{Code: "internal", Message: "something went wrong in the server; its log says what"}
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {

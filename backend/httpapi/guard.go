@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"sync"
 )
@@ -81,6 +82,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.serving.Add(1)
 		defer s.serving.Done()
+		a := &answer{ResponseWriter: w}
+		defer s.recover(a, r)
+		w = a
 		secure(w.Header())
 		if err := s.admit(r); err != nil {
 			s.fail(w, r, err)
@@ -90,6 +94,43 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// recover answers for a handler that panicked: its request has failed, and the
+// server goes on. An answer that had begun is cut off, so that nobody takes what
+// there is of it for the whole.
+func (s *Server) recover(w *answer, r *http.Request) {
+	cause := recover()
+	switch {
+	case cause == nil:
+		return
+	case cause == http.ErrAbortHandler:
+		panic(cause)
+	}
+	s.o.Log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "err", cause, "stack", string(debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	reply(w, http.StatusInternalServerError, ErrorResponse{internal})
+}
+
+// answer knows whether an answer has begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.begun = true
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap is how http.ResponseController finds what we do not do ourselves.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func (s *Server) admit(r *http.Request) error {
 	if !s.ourHost(r.Host) {

@@ -45,6 +45,10 @@ func (s *Server) table() []route {
 		{"GET", "/openapi.json", "This document.", nil, nil, s.openapi},
 		{"GET", "/events", "Upgrade to the events socket; its messages are frames.", nil, Frame{}, s.events},
 		{"POST", "/images/tiny", "Make the tiny image.", nil, Image{}, s.buildTiny},
+		{"POST", "/window/folder", "Pick a directory in the desktop window's dialog.", FolderRequest{}, FolderResponse{}, inWindow(s, pickFolder)},
+		{"POST", "/window/link", "Open an address in the system's browser.", LinkRequest{}, nil, inWindow(s, openLink)},
+		{"POST", "/window/notify", "Show a notification of the system.", NotifyRequest{}, nil, inWindow(s, notify)},
+		{"POST", "/window/show", "Bring the desktop window to the front.", nil, nil, inWindow(s, showWindow)},
 		{"POST", "/token", "Make a new token and end the sockets of the former one.", nil, nil, s.rotateToken},
 
 		{"GET", "/sessions", "List the sessions, newest first.", nil, []Session{}, s.listSessions},

@@ -30,6 +30,7 @@ type Options struct {
 	Doctor   func(ctx context.Context) Doctor
 	Tiny     func(ctx context.Context) (ref string, err error) // builds the tiny image
 	Rotate   func() (token string, err error)                  // stores a new token
+	Window   Window                                            // nil where there is none
 	Assets   fs.FS                                             // the UI
 	Built    bool                                              // whether Assets is the UI, or only a placeholder
 	Version  string
