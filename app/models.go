@@ -12,19 +12,24 @@ import (
 const demoModel = "demo"
 
 // openModel returns the model of a configured name.
-func openModel(name string) (llm.Model, error) {
+func openModel(name string) (llm.Served, error) {
 	kind, rest, _ := strings.Cut(name, ":")
 	switch kind {
 	case demoModel:
-		return script.New(script.Demo()), nil
+		return played(script.Demo()), nil
 	case "script":
 		s, err := script.Load(rest)
 		if err != nil {
-			return nil, err
+			return llm.Served{}, err
 		}
-		return script.New(s), nil
+		return played(s), nil
 	}
-	return nil, fmt.Errorf("unknown model %q; choose demo or script:FILE", name)
+	return llm.Served{}, fmt.Errorf("unknown model %q; choose demo or script:FILE", name)
+}
+
+// played returns the model of a script, which costs nothing.
+func played(s script.Script) llm.Served {
+	return llm.Served{Model: script.New(s), Price: &llm.Price{}, Sees: true}
 }
 
 func (a *App) defaultModel() string {

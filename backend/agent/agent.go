@@ -13,6 +13,12 @@
 // safe, as ToolCallFinished. A call that was started and has no result is
 // asked for again under its id: the sandbox's guest knows whether it ran.
 //
+// A request to the model that fails in a way that may pass is made again, at the
+// time that LLMRetryScheduled says; any other fault parks the turn. A turn never
+// fails its task: whatever kept it from going on, a person can set right.
+//
+// Who the agent is, and what it may use, is a [Preset].
+//
 // The package knows no store, no wall and no vendor.
 package agent
 
@@ -43,15 +49,18 @@ type Journal interface {
 	// called from one goroutine at a time.
 	Append(ctx context.Context, payloads ...task.Payload) error
 
-	// State returns the fold so far. Between two calls of Append nobody
-	// changes it.
+	// State returns the fold so far. Between two calls of Append and Sync
+	// nobody changes it.
 	State() *task.State
+
+	// Sync folds what others have appended. It is called as Append is.
+	Sync(ctx context.Context) error
 }
 
 // Options says who answers, with what, and where.
 type Options struct {
-	Model     llm.Model
-	ModelName string
+	Model     llm.Served
+	ModelName string // as the log calls it
 	System    string
 	Tools     *tools.Set
 
@@ -63,8 +72,13 @@ type Options struct {
 	// Approvals says which calls wait for a person; "" is task.ApproveAuto.
 	Approvals task.Approvals
 
-	// OneShot completes the task at the end of the turn, or fails it.
+	// OneShot completes the task at the end of the turn. A turn that cannot go
+	// on is parked all the same: it may later.
 	OneShot bool
+
+	// Wake, when it receives, has a turn that waits to ask its model again look
+	// at the log: a person may have said something. Nil never does.
+	Wake <-chan struct{}
 
 	// Live receives pieces of text and output while they come, from several
 	// goroutines. It must not block; nil drops them. The offset of a text is
@@ -86,9 +100,11 @@ type Outcome string
 
 // The outcomes. After Failed the log says why: a model's error, too many steps,
 // or a sandbox that does not answer; a later Run goes on where this one ended.
+// The same is true after Waiting for a person's decision on a call, or, when the
+// host shuts down, for the time to ask the model again.
 const (
 	Done        Outcome = "done"
-	Waiting     Outcome = "waiting" // for a person's decision on a call
+	Waiting     Outcome = "waiting"
 	Interrupted Outcome = "interrupted"
 	Failed      Outcome = "failed"
 )

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"unicode"
 
@@ -29,11 +28,15 @@ func (t *turn) stream(ctx context.Context) answer {
 	s := t.journal.State()
 	var a answer
 	var text strings.Builder
-	for e, err := range t.Model.Stream(ctx, llm.Request{
-		Model: t.ModelName, System: t.System, Messages: s.Conversation(), Tools: t.Tools.Definitions(),
+	messages := s.Conversation()
+	if !t.Model.Sees {
+		messages = inWords(messages)
+	}
+	for e, err := range t.Model.Model.Stream(ctx, llm.Request{
+		Model: t.Model.Name, System: t.System, Messages: messages, Tools: t.Tools.Definitions(), MaxTokens: t.Model.MaxTokens,
 	}) {
 		if err != nil {
-			a.err = err
+			a.err, a.usage = err, e.Usage
 			break
 		}
 		if e.Message != nil {
@@ -50,9 +53,34 @@ func (t *turn) stream(ctx context.Context) answer {
 	}
 	a.text = text.String()
 	if a.message == nil && a.err == nil {
-		a.err = errors.New("the model's answer ended before it was complete")
+		a.err = &llm.Error{Kind: llm.Malformed, Message: "the model's answer ended before it was complete"}
 	}
 	return a
+}
+
+// leftOut stands where an image was, for a model that takes none.
+const leftOut = "[An image was left out: this model takes none.]"
+
+// inWords returns messages without their images, and says where they were. What
+// it is given stays as it is: it is the log's.
+func inWords(messages []llm.Message) []llm.Message {
+	out := make([]llm.Message, len(messages))
+	for i, m := range messages {
+		out[i] = llm.Message{Role: m.Role, Blocks: make([]llm.Block, len(m.Blocks))}
+		for k, b := range m.Blocks {
+			switch {
+			case b.Image != nil:
+				b = llm.Block{Text: leftOut}
+			case b.Result != nil && len(b.Result.Images) > 0:
+				r := *b.Result
+				r.Text = strings.TrimLeft(r.Text+strings.Repeat("\n"+leftOut, len(r.Images)), "\n")
+				r.Images = nil
+				b = llm.Block{Result: &r}
+			}
+			out[i].Blocks[k] = b
+		}
+	}
+	return out
 }
 
 // fresh makes an answer fit for the log: every call gets an id that is unique

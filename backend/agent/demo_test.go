@@ -37,7 +37,7 @@ func TestDemo_playsThrough(t *testing.T) {
 		o := options(nil)
 		m := script.New(demo)
 		m.Pace = 0
-		o.Model, o.Tools, o.NewCallID = m, tools.Standard(), nil
+		o.Model.Model, o.Tools, o.NewCallID = m, tools.Standard(), nil
 		o.Env = func(context.Context) (execenv.Env, error) { return env, nil }
 		run(t, t.Context(), j, o, agent.Done)
 		for _, c := range j.State().Calls {

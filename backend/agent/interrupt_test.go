@@ -19,7 +19,7 @@ func TestRun_stopWhileTheModelSpeaks(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	j := newJournal(t)
 	o := options(nil)
-	o.Model = model(func(ctx context.Context, yield func(llm.Event, error) bool) {
+	o.Model.Model = model(func(ctx context.Context, yield func(llm.Event, error) bool) {
 		if yield(llm.Event{Text: "I was about to \n"}, nil) {
 			<-ctx.Done()
 			yield(llm.Event{}, ctx.Err())

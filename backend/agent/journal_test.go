@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,11 +22,13 @@ import (
 // journal is a log in memory. It refuses the append number refuse (from 1) and
 // all after it with err, as if the process had died or lost its lease there.
 type journal struct {
-	events  []task.Event
 	state   *task.State
 	appends int
 	refuse  int
 	err     error
+
+	mu     sync.Mutex
+	events []task.Event
 }
 
 func newJournal(t *testing.T, payloads ...task.Payload) *journal {
@@ -44,13 +47,27 @@ func newJournal(t *testing.T, payloads ...task.Payload) *journal {
 
 func (j *journal) State() *task.State { return j.state }
 
-func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+// Sync folds what say has put into the log.
+func (j *journal) Sync(context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.events[j.state.Seq:] {
+		j.state.Apply(e)
 	}
-	if j.appends++; j.refuse > 0 && j.appends >= j.refuse {
-		return j.err
+	return nil
+}
+
+// say writes to the log as another than the turn does.
+func (j *journal) say(t *testing.T, payloads ...task.Payload) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.write(payloads); err != nil {
+		t.Fatal(err)
 	}
+}
+
+func (j *journal) write(payloads []task.Payload) error {
 	for _, p := range payloads {
 		e, err := task.Encode("root", "root", 1, time.Unix(int64(len(j.events)), 0), p)
 		if err != nil {
@@ -58,13 +75,30 @@ func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
 		}
 		e.Seq = int64(len(j.events) + 1)
 		j.events = append(j.events, e)
-		j.state.Apply(e)
 	}
 	return nil
 }
 
+func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if j.appends++; j.refuse > 0 && j.appends >= j.refuse {
+		return j.err
+	}
+	j.mu.Lock()
+	err := j.write(payloads)
+	j.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return j.Sync(ctx)
+}
+
 // again is the log as another process would read it.
 func (j *journal) again() *journal {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	events := slices.Clone(j.events)
 	return &journal{events: events, state: task.Fold(events)}
 }
@@ -92,6 +126,8 @@ func (j *journal) kinds(t *testing.T) []string {
 			s += " " + p.CallID
 		case *task.TaskSuspended:
 			s += fmt.Sprintf(" %s %s", p.Reason, p.WakeOn)
+		case *task.LLMRetryScheduled:
+			s += fmt.Sprintf(" %d/%d", p.Attempt, p.Attempts)
 		}
 		out = append(out, s)
 	}
@@ -191,7 +227,7 @@ func options(steps []script.Step, ts ...tools.Tool) agent.Options {
 	m.Pace = 0
 	n := 0
 	return agent.Options{
-		Model: m, ModelName: "script", Tools: tools.NewSet(ts...), Env: in("boot1"),
+		Model: llm.Served{Model: m, Name: "m-1", Sees: true}, ModelName: "script", Tools: tools.NewSet(ts...), Env: in("boot1"),
 		NewCallID: func() string { n++; return fmt.Sprintf("c%d", n) },
 	}
 }
@@ -210,6 +246,8 @@ func run(t *testing.T, ctx context.Context, j *journal, o agent.Options, want ag
 
 // model answers as a function says.
 type model func(ctx context.Context, yield func(llm.Event, error) bool)
+
+var _ llm.Model = model(nil)
 
 func (m model) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) { m(ctx, yield) }

@@ -77,6 +77,15 @@ func (t *turn) append(ctx context.Context, payloads ...task.Payload) error {
 	return t.journal.Append(ctx, payloads...)
 }
 
+// sync folds what others have appended, also when ctx has ended.
+func (t *turn) sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), detached)
+	defer cancel()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.journal.Sync(ctx)
+}
+
 // known answers tools.Call.Known, also beside the Append of another call.
 func (t *turn) known(path string) (string, bool) {
 	t.mu.Lock()
@@ -101,21 +110,20 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			continue
 		}
 		if ctx.Err() != nil {
-			return t.interrupt(ctx)
+			return t.leave(ctx)
 		}
 		if !t.journal.State().NeedsModel() {
 			return t.done(ctx)
 		}
 		if steps == t.MaxSteps {
-			return t.fail(ctx, fmt.Sprintf("stopped after %d steps; send a message to go on", steps))
+			return t.park(ctx, fmt.Sprintf("stopped after %d steps; retry, or send a message, to go on", steps))
+		}
+		if outcome, err := t.wait(ctx); err != nil || outcome != "" {
+			return outcome, err
 		}
 		steps++
-		answered, outcome, err := t.ask(ctx)
-		switch {
-		case err != nil || outcome != "":
+		if outcome, err := t.ask(ctx); err != nil || outcome != "" {
 			return outcome, err
-		case !answered:
-			return t.done(ctx)
 		}
 	}
 }
@@ -148,18 +156,14 @@ func (t *turn) done(ctx context.Context) (Outcome, error) {
 	return Done, t.append(ctx, task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeNextGoal})
 }
 
-// fail ends a turn that cannot go on.
-func (t *turn) fail(ctx context.Context, detail string) (Outcome, error) {
-	if t.OneShot {
-		return Failed, t.append(ctx, task.TaskFailed{Error: detail})
-	}
-	return t.park(ctx, detail)
+// park ends a turn that cannot go on now and may do so later. It never ends the
+// task.
+func (t *turn) park(ctx context.Context, detail string) (Outcome, error) {
+	return Failed, t.append(ctx, parked(detail))
 }
 
-// park ends a turn that cannot go on now and may do so later: unlike fail, it
-// never ends the task.
-func (t *turn) park(ctx context.Context, detail string) (Outcome, error) {
-	return Failed, t.append(ctx, task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: detail})
+func parked(detail string) task.TaskSuspended {
+	return task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: detail}
 }
 
 // interrupt ends a stopped turn: it closes what is open and says what the stop
@@ -221,39 +225,41 @@ func left(kills []execenv.KillReport) int {
 	return len(alive)
 }
 
-// ask makes one request to the model. answered is false when the model had
-// nothing to say.
-func (t *turn) ask(ctx context.Context) (answered bool, outcome Outcome, err error) {
+// ask makes one request to the model. An Outcome ends the turn.
+func (t *turn) ask(ctx context.Context) (Outcome, error) {
 	if err := t.append(ctx, task.LLMRequestStarted{Model: t.ModelName}); err != nil {
-		return false, Failed, err
+		return Failed, err
 	}
 	begun := t.Now()
 	a := t.stream(ctx)
 	finished := task.LLMRequestFinished{Model: t.ModelName, Usage: a.usage, Duration: t.Now().Sub(begun)}
-	if a.err == nil && a.message != nil {
+	if t.Model.Price != nil {
+		cost := t.Model.Price.Cost(a.usage)
+		finished.CostUSD = &cost
+	}
+	switch {
+	case a.err == nil:
 		m := t.fresh(*a.message)
-		if len(m.Blocks) == 0 {
-			return false, "", t.append(ctx, finished)
+		if len(m.Blocks) > 0 {
+			return "", t.append(ctx, finished, task.MessagesAppended{Messages: []llm.Message{m}, Usage: a.usage})
 		}
-		return true, "", t.append(ctx, finished, task.MessagesAppended{Messages: []llm.Message{m}, Usage: a.usage})
+		if err := t.append(ctx, finished); err != nil {
+			return Failed, err
+		}
+		return t.done(ctx) // it has nothing to say
+	case ctx.Err() == nil:
+		finished.Error = clean(a.err.Error())
+		return t.failed(ctx, finished, a.err)
 	}
 	finished.Error = "interrupted"
-	if ctx.Err() == nil {
-		finished.Error = clean(a.err.Error())
-	}
 	events := []task.Payload{finished}
-	if text := partial(a.text); text != "" && ctx.Err() != nil {
+	if text := partial(a.text); text != "" {
 		// What was on the screen stays there, and the model sees what it had
 		// said. After an error it does not: the same question is asked again.
 		events = append(events, task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleAssistant, text)}})
 	}
 	if err := t.append(ctx, events...); err != nil {
-		return false, Failed, err
+		return Failed, err
 	}
-	if ctx.Err() != nil {
-		outcome, err = t.interrupt(ctx)
-		return false, outcome, err
-	}
-	outcome, err = t.fail(ctx, finished.Error)
-	return false, outcome, err
+	return t.interrupt(ctx)
 }

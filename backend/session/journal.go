@@ -33,13 +33,14 @@ func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
 	for _, p := range payloads {
 		j.service.live.settle(j.root, p)
 	}
-	return j.sync(ctx)
+	return j.Sync(ctx)
 }
 
 // State returns the fold of what has been read so far.
 func (j *journal) State() *task.State { return j.state }
 
-func (j *journal) sync(ctx context.Context) error {
+// Sync folds what has been written since the last read, by whomever.
+func (j *journal) Sync(ctx context.Context) error {
 	events, err := j.service.o.Store.Events(ctx, store.Query{After: j.state.Seq, TaskID: j.root})
 	if err != nil {
 		return fmt.Errorf("read back the log: %w", err)

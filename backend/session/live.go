@@ -50,20 +50,25 @@ func (b *liveBuffers) add(f stream.Live) {
 	}
 }
 
-// settle forgets what p has made durable.
+// settle forgets what p has made durable, or void: the text of a request that
+// failed was never said.
 func (b *liveBuffers) settle(root string, p task.Payload) {
+	call, text := "", false
+	switch p := p.(type) { // an agent hands over values, a person's call a pointer
+	case task.LLMRequestFinished:
+		text = true
+	case task.ToolResultRecorded:
+		call = p.CallID
+	case *task.ToolResultRecorded:
+		call = p.CallID
+	default:
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.parts[root] {
-		switch p := p.(type) {
-		case *task.MessagesAppended:
-			if key.kind == stream.LiveText {
-				delete(b.parts[root], key)
-			}
-		case *task.ToolResultRecorded:
-			if key.call == p.CallID {
-				delete(b.parts[root], key)
-			}
+		if text && key.kind == stream.LiveText || call != "" && key.call == call {
+			delete(b.parts[root], key)
 		}
 	}
 }

@@ -1,13 +1,16 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 
+	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
@@ -21,6 +24,7 @@ type Open struct {
 	Goal      string // the first message; without one the sandbox starts and waits
 	Workspace string // absolute host directory
 	Model     string
+	Agent     string // a preset; "" is the default
 	Spec      sandbox.Spec
 	Approvals task.Approvals
 	OneShot   bool // the first turn's end completes the session and releases its sandbox
@@ -76,6 +80,9 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if _, err := s.o.Model(model); err != nil {
 		return nil, &sandbox.FieldError{Field: "model", Reason: err.Error()}
 	}
+	if _, err := agent.PresetOf(o.Agent); err != nil {
+		return nil, &sandbox.FieldError{Field: "agent", Reason: err.Error()}
+	}
 	approvals := o.Approvals
 	switch approvals {
 	case "":
@@ -116,7 +123,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 		return nil, err
 	}
 	return &task.TaskCreated{
-		Title: title(o), Goal: o.Goal, Model: model, Workspace: workspace,
+		Title: title(o), Goal: o.Goal, Model: model, Agent: cmp.Or(o.Agent, agent.MainPreset), Workspace: workspace,
 		Spec: spec, Approvals: approvals, OneShot: o.OneShot,
 	}, nil
 }
@@ -143,11 +150,14 @@ func resolveWorkspace(dir string) (string, error) {
 	return real, nil
 }
 
+// title returns the title of a new session: one line, shortened to what a list
+// can show.
 func title(o Open) string {
 	t := o.Title
 	if t == "" {
 		t, _, _ = strings.Cut(strings.TrimSpace(o.Goal), "\n")
 	}
+	t = strings.Join(strings.FieldsFunc(t, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
 	if t == "" {
 		t = "New session"
 	}
@@ -156,13 +166,4 @@ func title(o Open) string {
 		t = string(r[:limit-1]) + "…"
 	}
 	return t
-}
-
-// Rename gives a session another title.
-func (s *Service) Rename(ctx context.Context, id, title string) error {
-	title = strings.TrimSpace(title)
-	if title == "" {
-		return &sandbox.FieldError{Field: "title", Reason: "is empty"}
-	}
-	return s.append(ctx, id, 0, &task.TaskRenamed{Title: title})
 }

@@ -37,6 +37,7 @@ var (
 	ErrBusy       = errors.New("a turn is running; stop it first")
 	ErrNoApproval = errors.New("no call of that id waits for a decision")
 	ErrNotBound   = errors.New("the session has no sandbox")
+	ErrNoRetry    = errors.New("nothing has failed in this session that could be tried again; send a message to go on")
 )
 
 // Options are what a Service is made of. All but Log are needed.
@@ -46,7 +47,7 @@ type Options struct {
 	Router    *execenv.Router
 	Hub       *stream.Hub
 	Tools     *tools.Set
-	Model     func(name string) (llm.Model, error) // by its configured name
+	Model     func(name string) (llm.Served, error) // by its configured name
 	Default   Defaults
 	Host      string                                         // this instance's id
 	Workspace func(sessionID string) (dir string, err error) // makes an empty workspace

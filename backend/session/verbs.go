@@ -17,7 +17,9 @@ import (
 const lifetimeRemove = lifetime.Remove
 
 // Send adds a message to a session and starts a turn, or, when one is running,
-// is read at its next step. While a call waits for a decision it is refused.
+// is read at its next step, or at once by one that waits to ask its model again.
+// While a call waits for a decision it is refused. An archived session is back
+// in sight.
 func (s *Service) Send(ctx context.Context, id, text string) error {
 	if strings.TrimSpace(text) == "" {
 		return &sandbox.FieldError{Field: "text", Reason: "is empty"}
@@ -30,6 +32,9 @@ func (s *Service) Send(ctx context.Context, id, text string) error {
 		return fmt.Errorf("answer the approval of %s first, or stop the turn: %w", v.Waiting[0].Tool, ErrBusy)
 	}
 	payloads := []task.Payload{&task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleUser, text)}}}
+	if v.Archived {
+		payloads = append(payloads, &task.TaskArchived{})
+	}
 	if v.Status != task.StatusRunning {
 		payloads = append(payloads, &task.TaskWoken{Cause: "message"})
 	}
@@ -62,6 +67,25 @@ func (s *Service) Decide(ctx context.Context, id, callID string, allow bool, rea
 	return fmt.Errorf("call %s: %w", callID, ErrNoApproval)
 }
 
+// Retry asks the model at once where a turn waits to ask it again, and goes on
+// with a turn that could not. Otherwise the error is ErrNoRetry.
+func (s *Service) Retry(ctx context.Context, id string) error {
+	v, err := s.View(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case v.Status == task.StatusEnded:
+		return ErrEnded
+	case v.Retry == nil && v.Suspended != task.TurnFailed:
+		return ErrNoRetry
+	}
+	if err := s.append(ctx, v.ID, 0, &task.TaskWoken{Cause: "retry"}); err != nil {
+		return err
+	}
+	s.wake(v.ID)
+	return nil
+}
+
 // Interrupt stops a session's turn: its processes are killed and that is
 // proven by a TurnInterrupted in the log. It returns before that.
 func (s *Service) Interrupt(ctx context.Context, id string) error {
@@ -70,6 +94,29 @@ func (s *Service) Interrupt(ctx context.Context, id string) error {
 		return err
 	}
 	return s.interrupt(ctx, v)
+}
+
+// InterruptAll stops every turn that runs or waits, as Interrupt does, and
+// returns how many there were.
+func (s *Service) InterruptAll(ctx context.Context) (int, error) {
+	views, err := s.Views(ctx)
+	if err != nil {
+		return 0, err
+	}
+	stopped := 0
+	var errs []error
+	for _, v := range views {
+		if v.Status != task.StatusRunning && v.Status != task.StatusWaiting {
+			continue
+		}
+		switch err := s.interrupt(ctx, v); {
+		case err == nil:
+			stopped++
+		case !errors.Is(err, ErrNotRunning): // it ended meanwhile
+			errs = append(errs, fmt.Errorf("session %s: %w", v.ID, err))
+		}
+	}
+	return stopped, errors.Join(errs...)
 }
 
 func (s *Service) interrupt(ctx context.Context, v View) error {

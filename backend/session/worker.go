@@ -20,6 +20,7 @@ type driver struct {
 	generation int64 // 0 until this process has taken the task up
 	running    bool
 	again      bool                    // woken while running
+	nudge      chan struct{}           // the same, for a turn that waits to ask its model again; of capacity one: a nudge that is on its way covers the next
 	cancel     context.CancelCauseFunc // of the step under way
 	stop       error                   // asked for between two steps
 	step       string                  // of an allocation under way
@@ -29,7 +30,7 @@ type driver struct {
 func (s *Service) driverOf(root string) *driver {
 	d, ok := s.drivers[root]
 	if !ok {
-		d = &driver{root: root}
+		d = &driver{root: root, nudge: make(chan struct{}, 1)}
 		s.drivers[root] = d
 	}
 	return d
@@ -45,6 +46,10 @@ func (s *Service) wake(root string) {
 	d := s.driverOf(root)
 	if d.running {
 		d.again = true
+		select {
+		case d.nudge <- struct{}{}:
+		default:
+		}
 		return
 	}
 	d.running = true
@@ -142,7 +147,7 @@ func goesOn(st *task.State) bool {
 	case st.Status != task.StatusIdle:
 		return false
 	case st.Suspended == task.TurnFailed:
-		return len(st.Open) > 0
+		return len(st.Unsettled()) > 0
 	case st.Suspended == task.WaitingHuman:
 		return st.NeedsModel()
 	}
@@ -217,21 +222,31 @@ func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) erro
 
 func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	st := j.State()
+	park := func(err error) error {
+		return j.Append(context.WithoutCancel(ctx), &task.TaskSuspended{
+			Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: err.Error() + "; retry, or send a message, to go on from here",
+		})
+	}
 	model, err := s.o.Model(st.Created.Model)
 	if err != nil {
-		return j.Append(context.WithoutCancel(ctx), &task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: err.Error()})
+		return park(err)
+	}
+	preset, err := agent.PresetOf(st.Created.Agent)
+	if err != nil {
+		return park(err)
 	}
 	caller := execenv.Caller{RootTaskID: d.root, Generation: j.generation}
 	outcome, err := agent.Run(ctx, j, agent.Options{
 		Model:     model,
 		ModelName: st.Created.Model,
-		System:    systemPrompt(st),
-		Tools:     s.o.Tools,
+		System:    preset.System(placeOf(st), s.o.Tools),
+		Tools:     preset.Tools(s.o.Tools),
 		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
 		Approvals: st.Created.Approvals,
 		Live:      s.publish,
 		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, d.root, callID) },
 		OneShot:   st.Created.OneShot,
+		Wake:      d.nudge,
 		NewCallID: newCallID,
 		Log:       s.o.Log.With("session", d.root),
 	})
@@ -266,17 +281,20 @@ func (s *Service) ack(ctx context.Context, root, callID string) error {
 	return c.Ack(ctx, callID)
 }
 
-func systemPrompt(st *task.State) string {
-	where := "a sealed sandbox without network"
-	if st.Bound != nil && st.Bound.Network == string(sandbox.NetworkOpen) {
-		where = "a sandbox with network"
+// placeOf says where a session's tools run, as its agent is told.
+func placeOf(st *task.State) agent.Place {
+	spec := st.Created.Spec
+	at := agent.Place{
+		Name: "a sealed container", Workdir: spec.WorkdirOrDefault(),
+		Network: st.Bound != nil && st.Bound.Network == string(sandbox.NetworkOpen),
 	}
-	dir := st.Created.Spec.WorkdirOrDefault()
-	if st.Created.Spec.Wall == sandbox.WallLocal {
-		where, dir = "the user's own machine", st.Created.Workspace
+	switch spec.Wall {
+	case sandbox.WallNamespace:
+		at.Name = "a sealed sandbox of Linux namespaces"
+	case sandbox.WallLocal:
+		at = agent.Place{Name: "the person's own machine", Workdir: st.Created.Workspace, Network: true, Host: true}
 	}
-	return fmt.Sprintf("You are a careful engineer. Your tools run in %s; the workspace is %s. "+
-		"Work in small steps, check what you did, and say briefly what you found.", where, dir)
+	return at
 }
 
 func newCallID() string { return newID("c-") }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -110,6 +112,21 @@ func NewSet(tools ...Tool) *Set {
 // Standard returns the tools that every agent gets.
 func Standard() *Set {
 	return NewSet(NewRead(), NewWrite(), NewEdit(), NewGlob(), NewGrep(), NewBash())
+}
+
+// Only returns a Set of the named ones of s, in the order of s. It panics when s
+// has not all of them.
+func (s *Set) Only(names ...string) *Set {
+	var some []Tool
+	for _, t := range s.tools {
+		if slices.Contains(names, t.Definition().Name) {
+			some = append(some, t)
+		}
+	}
+	if len(some) != len(names) {
+		panic("not all of these are tools: " + strings.Join(names, ", "))
+	}
+	return NewSet(some...)
 }
 
 // Definitions describes the tools to a model, always in the same order, so that
