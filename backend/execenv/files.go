@@ -43,6 +43,10 @@ type ReadRequest struct {
 
 	MaxLine  int   `json:"max_line"`  // bytes kept of one line; 0 means 2,000
 	MaxBytes int64 `json:"max_bytes"` // bytes kept in all; 0 means 1 MiB
+
+	// NoHash leaves Hash out, so that no more than the range is read: for one
+	// who reads a file piece by piece.
+	NoHash bool `json:"no_hash"`
 }
 
 // ReadResult is a piece of a file. A read by lines fills Lines and leaves Data

@@ -148,7 +148,7 @@ func read(ctx context.Context, src io.ReadSeeker, size int64, r execenv.ReadRequ
 	res.BOM = bytes.HasPrefix(head, bom)
 
 	var p pass
-	if size <= execenv.HashLimit {
+	if size <= execenv.HashLimit && !r.NoHash {
 		p.hash = sha256.New()
 	}
 	switch {

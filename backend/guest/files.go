@@ -29,6 +29,7 @@ func (g *Guest) fileRoutes(mux *http.ServeMux) {
 	handle(mux, g, wire.PathGlob, s.Glob)
 	handle(mux, g, wire.PathGrep, s.Grep)
 	handle(mux, g, wire.PathSnapshot, s.Snapshot)
+	mux.HandleFunc("POST "+wire.PathWatch, g.watch)
 
 	effect(mux, g, wire.PathWrite, s.WriteFile, func(r execenv.WriteRequest) execenv.Call { return r.Call })
 	effect(mux, g, wire.PathEdit, s.EditFile, func(r execenv.EditRequest) execenv.Call { return r.Call })

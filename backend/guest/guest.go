@@ -52,9 +52,11 @@ type Guest struct {
 	journal  *journal.Journal
 	table    *process.Table
 	calls    *calls
+	terms    *terminals
 	files    FileService
 	effects  effects
 	memory   *memory
+	watches  chan struct{} // a token per open watch
 
 	stop     chan struct{} // closed by a request to shut down
 	stopOnce sync.Once
@@ -63,7 +65,7 @@ type Guest struct {
 // New takes over this process: it locks, listens, opens the journal, takes on
 // the user's rights on every thread, and begins to reap.
 func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
-	g := &Guest{cfg: cfg, log: o.Log, memory: newMemory(), stop: make(chan struct{})}
+	g := &Guest{cfg: cfg, log: o.Log, memory: newMemory(), watches: make(chan struct{}, maxWatches), stop: make(chan struct{})}
 	if g.log == nil {
 		g.log = slog.Default()
 	}
@@ -137,6 +139,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 		cfg: cfg, boot: g.hello.BootID, env: env, table: g.table, journal: g.journal, memory: g.memory,
 		byID: map[string]*call{}, lingering: map[*process.Mark]*call{},
 	}
+	g.terms = &terminals{workdir: cfg.Workdir, user: u.name, host: g.hello.Hostname, env: env, table: g.table}
 	g.listener = newListener(socket, wire.Greeting{
 		Version: wire.Version, GuestID: cfg.GuestID, BootID: g.hello.BootID,
 	}, cfg.PublicKey)
@@ -199,7 +202,7 @@ func takeLock(path string) (*os.File, error) {
 }
 
 // Serve answers until ctx ends or a request asks for the end; then it kills
-// every call and returns. Signals never end it: they come from inside.
+// every call and terminal and returns. Signals never end it: they come from inside.
 func (g *Guest) Serve(ctx context.Context) error {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
@@ -233,7 +236,10 @@ func (g *Guest) Serve(ctx context.Context) error {
 func (g *Guest) close(ctx context.Context, server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
+	var ending sync.WaitGroup
+	ending.Go(func() { g.terms.shutdown(ctx) })
 	g.calls.shutdown(ctx)
+	ending.Wait()
 	// Answers that are being written are finished, for a moment.
 	last, done := context.WithTimeout(ctx, time.Second)
 	defer done()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 )
 
 // FrameKind is the first byte of a frame.
@@ -19,6 +20,31 @@ const (
 	FrameOutcome FrameKind = 'X' // execenv.Outcome as JSON
 	FrameError   FrameKind = 'E' // Error as JSON
 )
+
+// The kinds of frames in the answer to PathWatch, until it ends with a
+// FrameError. One of the two comes at least every WatchBeat; a guest that is
+// silent for longer is paused or gone.
+const (
+	FrameChanged FrameKind = 'C' // WatchDirs as JSON
+	FrameBeat    FrameKind = 'B' // nothing
+)
+
+// WatchBeat is the longest silence of a watch.
+const WatchBeat = 5 * time.Second
+
+// The further kinds of frames of a view of a terminal. The guest sends
+// FrameTerminal first and at each change, output as FrameStdout, FramePing now
+// and then, and FrameEnd last; the host sends FrameInput and FrameResize.
+const (
+	FrameTerminal FrameKind = 'T' // execenv.Terminal as JSON
+	FramePing     FrameKind = 'P' // nothing: the guest is there
+	FrameEnd      FrameKind = 'Z' // nothing: the terminal has ended and all its output was sent
+	FrameInput    FrameKind = 'I' // bytes that were typed
+	FrameResize   FrameKind = 'R' // TerminalSize as JSON
+)
+
+// MaxView bounds the payload of one frame of a view.
+const MaxView = 64 << 10
 
 // MaxFrame bounds the payload of one frame.
 const MaxFrame = 1 << 20

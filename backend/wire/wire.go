@@ -43,6 +43,10 @@ const (
 	PathStdin    = "/v1/calls/{id}/stdin" // POST raw bytes; the end of the body is the end of input
 	PathAck      = "/v1/calls/{id}/ack"   // POST: the host has stored the outcome; forget it
 
+	PathTerminals = "/v1/terminals"           // GET → []execenv.Terminal; POST execenv.TerminalRequest → execenv.Terminal
+	PathTerminal  = "/v1/terminals/{id}"      // DELETE: end all of its processes and forget it
+	PathView      = "/v1/terminals/{id}/view" // GET ?after=N, an upgrade to frames in both directions
+
 	PathRead     = "/v1/files/read"     // POST execenv.ReadRequest → execenv.ReadResult
 	PathWrite    = "/v1/files/write"    // POST execenv.WriteRequest → execenv.WriteResult
 	PathEdit     = "/v1/files/edit"     // POST execenv.EditRequest → execenv.EditResult
@@ -52,7 +56,17 @@ const (
 	PathGlob     = "/v1/files/glob"     // POST execenv.GlobRequest → execenv.GlobResult
 	PathGrep     = "/v1/files/grep"     // POST execenv.GrepRequest → execenv.GrepResult
 	PathSnapshot = "/v1/files/snapshot" // POST execenv.SnapshotRequest → execenv.SnapshotResult
+	PathWatch    = "/v1/files/watch"    // POST WatchDirs → frames, until the connection ends
 )
+
+// ProtocolView is what the connection of a PathView request is upgraded to.
+const ProtocolView = "glovebox-terminal"
+
+// TerminalSize is the payload of FrameResize.
+type TerminalSize struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
 
 // Greeting is the guest's first line on every connection.
 type Greeting struct {
@@ -105,11 +119,18 @@ type Stats struct {
 	PIDsLimit   int           `json:"pids_limit"`
 	GuestMemory int64         `json:"guest_memory"` // RSS of the guest alone
 	Calls       int           `json:"calls"`        // running
+	Terminals   int           `json:"terminals"`    // running
 }
 
 // PathRequest names one path.
 type PathRequest struct {
 	Path string `json:"path"`
+}
+
+// WatchDirs names directories to watch, and, in a FrameChanged, those of them
+// that have changed.
+type WatchDirs struct {
+	Dirs []string `json:"dirs"`
 }
 
 // KillRequest asks for the end of a call.

@@ -73,6 +73,11 @@ func Test(t *testing.T, open func(t *testing.T) (env execenv.Env, workdir string
 		{name: "search/glob", test: testGlob},
 		{name: "search/grep", test: testGrep},
 		{name: "search/snapshot", test: testSnapshot},
+		{name: "watch/changes", test: testWatch},
+		{name: "watch/many", test: testWatchMany},
+		{name: "watch/replaced", test: testWatchReplaced},
+		{name: "watch/refused", test: testWatchRefused},
+		{name: "watch/ends", test: testWatchEnds},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.skip {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/files"
+	"github.com/glovebox-dev/glovebox/backend/terminal"
 )
 
 // Options configure an Env.
@@ -35,6 +36,7 @@ type Options struct {
 type Env struct {
 	*files.Engine // reads and searches
 
+	view      *files.Engine // of the workspace alone
 	workspace string
 	log       *slog.Logger
 	calls     calls
@@ -42,6 +44,7 @@ type Env struct {
 	end       context.CancelFunc
 	runs      sync.WaitGroup // of commands under way; none is added once closed is set
 	drains    sync.WaitGroup // of outputs that background children still hold
+	terminals terminal.Set
 
 	mu     sync.Mutex
 	closed bool
@@ -68,6 +71,7 @@ func New(o Options) (*Env, error) {
 		life:      life,
 		end:       end,
 		Engine:    files.New(files.Options{}),
+		view:      newView(dir),
 		workspace: dir,
 		log:       o.Log.With("component", "local"),
 		held:      make(map[*output]struct{}),
@@ -127,6 +131,7 @@ func (e *Env) Close() error {
 	e.closed = true
 	e.mu.Unlock()
 	e.end()
+	e.terminals.Shutdown(context.Background()) // bounded by what a kill may take
 	e.runs.Wait()
 	e.mu.Lock()
 	trees := e.trees

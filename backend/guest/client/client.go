@@ -176,15 +176,25 @@ func (c *Client) send(ctx context.Context, method, path string, caller execenv.C
 		return answer, nil
 	}
 	defer answer.Body.Close()
+	return nil, refusal(answer)
+}
+
+// refusal is the error that an answer without success carries.
+func refusal(answer *http.Response) error {
 	var e wire.Error
 	if err := decode(io.LimitReader(answer.Body, 1<<20), &e); err != nil {
-		return nil, fmt.Errorf("the guest answered %s without saying why: %w", answer.Status, execenv.ErrUnreachable)
+		if answer.StatusCode == http.StatusNotFound {
+			return errOldGuest // one of this age has a reason for what it does not find
+		}
+		return fmt.Errorf("the guest answered %s without saying why: %w", answer.Status, execenv.ErrUnreachable)
 	}
 	if e.Code == wire.CodeUnknownCall {
-		return nil, errUnknownCall
+		return errUnknownCall
 	}
-	return nil, e.Err()
+	return e.Err()
 }
+
+var errOldGuest = fmt.Errorf("this sandbox's guest is older than this program and cannot do that; restart the sandbox: %w", execenv.ErrUnsupported)
 
 var errUnknownCall = fmt.Errorf("the guest does not know this call: %w", execenv.ErrOutcomeUnknown)
 
