@@ -6,17 +6,17 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { WebSocketServer } from "ws";
-import { about, container, doctor, sessions, story } from "./story.mjs";
+import { about, container, doctor, more, sessions, story } from "./story.mjs";
 
-const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
+const DIST = process.env.DIST ?? fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "c0ffee";
 const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** start serves on a loopback port; what it returns can play on. */
-export async function start(port = 0, { empty = false, broken = false } = {}) {
-  const list = empty ? [] : structuredClone(sessions);
+export async function start(port = 0, { empty = false, broken = false, extra = 0 } = {}) {
+  const list = empty ? [] : structuredClone([...sessions, ...more(extra)]);
   const logs = new Map(list.map((s) => [s.id, story(s)]));
   const posts = [];
   let seq = 100_000;
@@ -56,9 +56,17 @@ export async function start(port = 0, { empty = false, broken = false } = {}) {
       broadcast({ type: "session", session: s });
       return json(202, { session_id: s.id });
     }
+    if (path === "/interrupt") {
+      for (const s of list) if (s.status === "running" || s.status === "waiting") api.change(s.id, { status: "idle", running: [], waiting: null });
+      return json(202, {});
+    }
     const [, id, verb] = /^\/sessions\/([^/]+)(?:\/(.*))?$/.exec(path) ?? [];
     const session = list.find((s) => s.id === id);
     if (!session) return json(404, { error: { code: "not_found", message: "no such session", field: "" } });
+    if (req.method === "PATCH") api.change(id, { title: JSON.parse(body).title });
+    if (verb === "archive") api.change(id, { archived: JSON.parse(body).archived });
+    if (verb === "close") api.change(id, { status: "ended" });
+    if (verb === "retry") api.change(id, { status: "running", retry: null, suspended: "" });
     if (verb === "container") return json(200, container(session));
     if (verb === "interrupt") {
       setTimeout(() => {

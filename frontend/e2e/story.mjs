@@ -18,6 +18,13 @@ export const sessions = [
   { ...base, id: "s7", title: "One thing done", status: "ended", short_id: "", wall: "namespace", image: "", ref: "", workspace: "/home/kim/src/one", sandbox: condition("released", "", 4, "ledger"), created_at: ago(200000), updated_at: ago(190000) },
 ];
 
+/** more are so many sessions besides, of the last months. */
+export const more = (n) =>
+  Array.from({ length: n }, (_, i) => ({
+    ...base, id: `m${i}`, title: `Older work ${i}`, status: i % 7 ? "idle" : "ended", short_id: "", ref: "", workspace: `/home/kim/src/old${i}`,
+    sandbox: condition("released", "", 4, "ledger"), created_at: ago(300_000 + i * 20_000), updated_at: ago(300_000 + i * 19_000),
+  }));
+
 export const about = {
   version: "0.1.0", commit: "abc", instance: "i1", data_dir: "/home/kim/.local/share/glovebox", pid: 1, started_at: ago(1000),
   models: [
