@@ -1,32 +1,94 @@
-import type { Actor, CallStatus, Where } from "../api/types.gen";
+import type { Actor, CallStatus, Image, Where } from "../api/types.gen";
 import { Output } from "./output.svelte";
 
 /** What happens to a call before it has a result, and then its result. */
 export type CallState = "queued" | "waiting" | "running" | CallStatus;
 
-/** Call is a tool call, from the wish of the model to its result. */
+/** What is known of a call. */
+interface Facts {
+  tool: string;
+  input: unknown;
+  actor: Actor;
+  state: CallState;
+  where: Where | null;
+  /** reason says why it waits, or why it was denied. */
+  reason: string;
+  /** decided is what a person said, once they did. */
+  decided: "" | "allowed" | "denied";
+  startedAt: string;
+  /** took is in nanoseconds. */
+  took: number;
+  text: string;
+  images: Image[];
+  display: unknown;
+}
+
+const nothing: Facts = {
+  tool: "",
+  input: null,
+  actor: "agent",
+  state: "queued",
+  where: null,
+  reason: "",
+  decided: "",
+  startedAt: "",
+  took: 0,
+  text: "",
+  images: [],
+  display: null,
+};
+
+/** Call is a tool call, from the wish of the model to its result. A long timeline has tens of thousands: each is one signal. */
 export class Call {
   readonly kind = "call";
-  tool = $state("");
-  input = $state.raw<unknown>(null);
-  actor = $state<Actor>("agent");
-  state = $state<CallState>("queued");
-  where = $state.raw<Where | null>(null);
-  /** reason says why it waits, or why it was denied. */
-  reason = $state("");
-  /** decided is what a person said, once they did. */
-  decided = $state<"" | "allowed" | "denied">("");
-  startedAt = $state("");
-  /** took is in nanoseconds. */
-  took = $state(0);
-  text = $state("");
-  display = $state.raw<unknown>(null);
   readonly output = new Output();
+  private facts = $state.raw<Facts>(nothing);
 
   constructor(readonly id: string) {}
 
+  learn(of: Partial<Facts>): void {
+    this.facts = { ...this.facts, ...of };
+  }
+
+  get tool(): string {
+    return this.facts.tool;
+  }
+  get input(): unknown {
+    return this.facts.input;
+  }
+  get actor(): Actor {
+    return this.facts.actor;
+  }
+  get state(): CallState {
+    return this.facts.state;
+  }
+  get where(): Where | null {
+    return this.facts.where;
+  }
+  get reason(): string {
+    return this.facts.reason;
+  }
+  get decided(): Facts["decided"] {
+    return this.facts.decided;
+  }
+  get startedAt(): string {
+    return this.facts.startedAt;
+  }
+  get took(): number {
+    return this.facts.took;
+  }
+  get text(): string {
+    return this.facts.text;
+  }
+  get images(): Image[] {
+    return this.facts.images;
+  }
+  get display(): unknown {
+    return this.facts.display;
+  }
+
   get over(): boolean {
-    return !["queued", "waiting", "running"].includes(this.state);
+    return !["queued", "waiting", "running"].includes(this.facts.state);
   }
 }
 
@@ -35,10 +97,12 @@ export interface Note {
   kind: "note";
   id: string;
   tone: "plain" | "good" | "warn" | "bad";
-  icon: "sandbox" | "stop" | "error" | "done" | "info" | "link";
+  icon: "sandbox" | "stop" | "error" | "done" | "info" | "link" | "retry" | "sum";
   text: string;
   detail: string;
   at: string;
+  /** until is when the model is asked again, while that is to come. */
+  until?: string;
 }
 
 /** Message is what a person, the model or the host said. */

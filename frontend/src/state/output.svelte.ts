@@ -9,6 +9,8 @@ export interface Piece {
 
 /** How much of a running command's output is kept: the newest part. */
 const KEEP = 64 << 10;
+/** How far a cut looks for the end of a line to fall on. */
+const LOOK = 4 << 10;
 
 /** skipBytes leaves out the first n bytes of text, as UTF-8. */
 function skipBytes(text: string, n: number): string {
@@ -17,44 +19,75 @@ function skipBytes(text: string, n: number): string {
 
 /** Output collects the live output of one call, both streams in the order they came. */
 export class Output {
-  pieces = $state.raw<Piece[]>([]);
   /** cut is how many characters were let go at the front. */
-  cut = $state(0);
+  cut = 0;
 
+  private list: Piece[] = [];
+  private revision = $state(0);
   private size = 0;
-  private readonly ends = new Map<string, number>();
+  private gaps = 0;
+  private readonly ends = { stdout: 0, stderr: 0 };
+
+  get pieces(): readonly Piece[] {
+    void this.revision;
+    return this.list;
+  }
+
+  /** whole says that every byte of a command that wrote so much is here: then the order of the streams is known. */
+  whole(stdout: number, stderr: number): boolean {
+    return this.gaps === 0 && this.cut === 0 && this.ends.stdout === stdout && this.ends.stderr === stderr;
+  }
 
   add(f: Live): void {
     const stream = f.stream === "stderr" ? "stderr" : "stdout";
-    const end = this.ends.get(stream) ?? 0;
+    const end = this.ends[stream];
     if (f.end <= end || !f.data) return;
-    this.ends.set(stream, f.end);
-    const pieces = [...this.pieces];
-    if (f.offset > end) pieces.push({ stream, text: "", gap: true });
+    this.ends[stream] = f.end;
+    if (f.offset > end) {
+      this.list.push({ stream, text: "", gap: true });
+      this.gaps++;
+    }
     const text = f.offset < end ? skipBytes(f.data, end - f.offset) : f.data;
-    const last = pieces.at(-1);
-    // A piece grows to a few kilobytes, so that neither the list nor a change of it gets long.
-    if (last && last.stream === stream && !last.gap && last.text.length < 4096) {
-      pieces[pieces.length - 1] = { ...last, text: last.text + text };
-    } else pieces.push({ stream, text, gap: false });
+    const last = this.list.at(-1);
+    // A piece grows to a few kilobytes, so that the list does not get long.
+    if (last && last.stream === stream && !last.gap && last.text.length < 4096) last.text += text;
+    else this.list.push({ stream, text, gap: false });
     this.size += text.length;
+    if (this.size > KEEP) this.trim();
+    this.revision++;
+  }
+
+  /** clear lets go of what a result has replaced. */
+  clear(): void {
+    this.list = [];
+    this.size = 0;
+    this.revision++;
+  }
+
+  private trim(): void {
     let first = 0;
-    while (this.size > KEEP && first < pieces.length) {
-      const oldest = pieces[first];
+    while (this.size > KEEP && first < this.list.length) {
+      const oldest = this.list[first];
       if (!oldest) break;
       const over = this.size - KEEP;
-      if (oldest.text.length > over) {
-        pieces[first] = { ...oldest, text: oldest.text.slice(over) };
-        this.size -= over;
-        this.cut += over;
-        break;
-      }
-      this.size -= oldest.text.length;
-      this.cut += oldest.text.length;
+      const at = oldest.text.length > over ? cutAt(oldest.text, over) : oldest.text.length;
+      this.size -= at;
+      this.cut += at;
+      oldest.text = oldest.text.slice(at);
+      if (oldest.text) break;
       first++;
     }
-    this.pieces = first ? pieces.slice(first) : pieces;
+    if (first > 0) this.list = this.list.slice(first);
   }
+}
+
+/** cutAt moves a cut to the end of a line, or at least out of a character and of a sequence of a terminal. */
+function cutAt(text: string, at: number): number {
+  const end = /[\n\r]/.exec(text.slice(at, at + LOOK));
+  if (end) return at + end.index + 1;
+  const open = /\x1b(?:\[[0-?]*)?$/.exec(text.slice(Math.max(0, at - 32), at));
+  if (open) at += /^\[?[0-?]*[@-~]?/.exec(text.slice(at))?.[0].length ?? 0;
+  return /^[\udc00-\udfff]/.test(text.slice(at, at + 1)) ? at + 1 : at;
 }
 
 /** LiveText is the answer of a model while it comes. */

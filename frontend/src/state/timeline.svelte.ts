@@ -1,6 +1,18 @@
 import { payload, type Known } from "../api/payload";
-import type { Event, KillReport, Live, SandboxStateChanged, TaskHostBound, TurnInterrupted } from "../api/types.gen";
-import { count, took } from "../text/format";
+import type {
+  BashDisplay,
+  ErrorKind,
+  Event,
+  KillReport,
+  Live,
+  LLMRetryScheduled,
+  SandboxStateChanged,
+  TaskHostBound,
+  ToolResultRecorded,
+  TurnInterrupted,
+  Usage,
+} from "../api/types.gen";
+import { count, dollars, span, tokens, took } from "../text/format";
 import { Call, type Item, type Note } from "./items.svelte";
 import { LiveText } from "./output.svelte";
 
@@ -26,6 +38,11 @@ export class Timeline {
 
   private list: Item[] = [];
   private readonly calls = new Map<string, Call>();
+  /** open are the calls of this turn: those that a stop may end. */
+  private readonly open = new Set<Call>();
+  private turn = new Turn("");
+  /** retrying is the index of the row that tells of a retry to come; -1 when there is none. */
+  private retrying = -1;
   private revision = $state(0);
 
   /** items returns all items; the array is replaced by nothing and grows at its end. */
@@ -61,53 +78,39 @@ export class Timeline {
         return this.sandbox(e, body);
       case "MessagesAppended":
         return this.messages(e, body.messages ?? [], body.notice);
+      case "TaskWoken":
+        if (body.cause === "message") this.turn = new Turn(e.at);
+        return;
       case "LLMRequestStarted":
+        this.retried(true);
         this.answer.clear();
         this.thinking = true;
         return;
       case "LLMRequestFinished":
         this.thinking = false;
-        if (body.error) this.note(e, "error", "bad", `${body.model} gave no answer`, body.error);
+        this.turn.add(body.usage, body.cost_usd);
+        this.retried(true);
+        if (body.error) {
+          this.answer.clear();
+          this.note(e, "error", "bad", `${body.model} gave no answer`, body.error);
+        }
         return;
-      case "ToolCallStarted": {
-        const call = this.call(body.call_id);
-        call.tool = body.tool;
-        call.input = body.input;
-        call.actor = body.actor;
-        call.where = body.where;
-        call.startedAt = e.at;
-        call.state = "running";
-        return;
-      }
-      case "ToolResultRecorded": {
-        const call = this.call(body.call_id);
-        call.tool = body.tool;
-        call.state = body.status;
-        call.text = body.text;
-        call.display = body.display;
-        call.where = body.where ?? call.where;
-        call.took = body.duration;
-        return;
-      }
-      case "ToolCallDenied": {
-        const call = this.call(body.call_id);
-        call.state = "denied";
-        call.reason = body.reason;
-        return;
-      }
-      case "ToolCallApprovalRequested": {
-        const call = this.call(body.call_id);
-        call.tool = body.tool;
-        call.input = body.input;
-        call.reason = body.reason;
-        call.state = "waiting";
-        return;
-      }
+      case "LLMRetryScheduled":
+        return this.retry(e, body);
+      case "ToolCallStarted":
+        return this.call(body.call_id).learn({
+          tool: body.tool, input: body.input, actor: body.actor, where: body.where, startedAt: e.at, state: "running",
+        });
+      case "ToolResultRecorded":
+        return this.result(body);
+      case "ToolCallDenied":
+        return this.call(body.call_id).learn({ state: "denied", reason: body.reason });
+      case "ToolCallApprovalRequested":
+        return this.call(body.call_id).learn({ tool: body.tool, input: body.input, reason: body.reason, state: "waiting" });
       case "ToolCallApprovalResolved": {
         const call = this.call(body.call_id);
-        call.decided = body.allow ? "allowed" : "denied";
-        call.reason = body.reason;
-        if (!call.over) call.state = body.allow ? "queued" : "denied";
+        call.learn({ decided: body.allow ? "allowed" : "denied", reason: body.reason });
+        if (!call.over) call.learn({ state: body.allow ? "queued" : "denied" });
         return;
       }
       case "StepAttemptAbandoned":
@@ -117,26 +120,69 @@ export class Timeline {
       case "TaskSuspended":
         this.settle();
         if (body.reason === "turn_failed") this.note(e, "error", "bad", "The turn failed", body.detail);
+        if (body.wake_on === "next-goal") this.ended(e);
         return;
       case "TaskCompleted":
         this.settle();
+        this.ended(e);
         return this.note(e, "done", "good", "Completed", "");
       case "TaskFailed":
         this.settle();
+        this.ended(e);
         return this.note(e, "error", "bad", "Failed", body.error);
       case "TaskCancelled":
         this.settle();
         return this.note(e, "stop", "plain", "Session closed", body.reason);
-      case "TaskCreated":
-      case "TaskWoken":
-      case "LeaseGranted":
-      case "ToolCallFinished":
-        return;
     }
+  }
+
+  private result(body: ToolResultRecorded): void {
+    const call = this.call(body.call_id);
+    call.learn({
+      tool: body.tool,
+      state: body.status,
+      text: body.text,
+      images: body.images ?? [],
+      display: body.display,
+      where: body.where ?? call.where,
+      took: body.duration,
+    });
+    const total = body.display as Partial<BashDisplay> | null;
+    if (!call.output.whole(total?.stdout_total ?? 0, total?.stderr_total ?? 0)) call.output.clear();
+  }
+
+  /** retry takes off what a failed attempt had said, and tells when the next one is. The attempts of one request share a row. */
+  private retry(e: Event, r: LLMRetryScheduled): void {
+    this.answer.clear();
+    this.thinking = false;
+    const text = `${retryCauses[r.kind] ?? "The request to the model failed"}: attempt ${r.attempt + 1} of ${r.attempts}`;
+    const last = this.list.at(-1);
+    const id = last?.kind === "note" && last.icon === "retry" ? last.id : `n${e.seq}`;
+    const note: Note = { kind: "note", id, icon: "retry", tone: "warn", text, detail: r.detail, at: e.at, until: r.at };
+    if (last?.id === id) this.replace(this.list.length - 1, note);
+    else this.push(note);
+    this.retrying = this.list.length - 1;
+  }
+
+  /** retried turns the row of a retry into the past, once the model was asked again or will not be. */
+  private retried(asked: boolean): void {
+    const note = this.list[this.retrying];
+    if (note?.kind === "note" && note.until) {
+      this.replace(this.retrying, { ...note, tone: "plain", until: undefined, text: asked ? note.text : `${note.text} was not made` });
+    }
+    this.retrying = -1;
+  }
+
+  /** ended tells what a turn took, where that is known. */
+  private ended(e: Event): void {
+    const text = this.turn.text(e.at);
+    if (text) this.note(e, "sum", "plain", text, "");
+    this.turn = new Turn(e.at);
   }
 
   /** settle ends what only lives while a turn runs. */
   private settle(): void {
+    this.retried(false);
     this.thinking = false;
     this.answer.clear();
   }
@@ -151,9 +197,7 @@ export class Timeline {
       }
       for (const b of m.blocks ?? []) {
         if (!b.use) continue;
-        const call = this.call(b.use.id);
-        call.tool = b.use.name;
-        call.input = b.use.input;
+        this.call(b.use.id).learn({ tool: b.use.name, input: b.use.input });
       }
     });
   }
@@ -164,18 +208,17 @@ export class Timeline {
     const last = this.list.at(-1);
     // The steps of an allocation follow each other in one row.
     if (condition.value === "allocating" && last?.kind === "note" && last.text === text) {
-      this.list[this.list.length - 1] = { ...last, detail, at: e.at };
-      this.revision++;
-      return;
+      return this.replace(this.list.length - 1, { ...last, detail, at: e.at });
     }
     this.note(e, "sandbox", tone, text, detail);
   }
 
   private interrupted(e: Event, body: TurnInterrupted): void {
     this.settle();
-    for (const call of this.calls.values()) {
-      if (call.state === "queued" || call.state === "running") call.state = "interrupted";
+    for (const call of this.open) {
+      if (call.state === "queued" || call.state === "running") call.learn({ state: "interrupted" });
     }
+    this.open.clear();
     const text = `${count(body.left, "process", "processes")} left, ${took(body.took)}`;
     this.proof = { text, clean: body.left === 0, at: e.at };
     const cause = body.cause === "shutdown" ? "Interrupted: the server shut down" : "Stopped";
@@ -187,6 +230,7 @@ export class Timeline {
     if (known) return known;
     const call = new Call(id);
     this.calls.set(id, call);
+    this.open.add(call);
     this.push(call);
     return call;
   }
@@ -195,11 +239,49 @@ export class Timeline {
     this.push({ kind: "note", id: `n${e.seq}`, icon, tone, text, detail, at: e.at });
   }
 
+  private replace(at: number, item: Item): void {
+    this.list[at] = item;
+    this.revision++;
+  }
+
   private push(item: Item): void {
     this.list.push(item);
     this.revision++;
   }
 }
+
+/** Turn adds up what the requests of one turn took. */
+class Turn {
+  private read = 0;
+  private written = 0;
+  private cost: number | null = 0;
+
+  constructor(private readonly begun: string) {}
+
+  add(u: Usage, cost: number | null): void {
+    this.read += (u.input ?? 0) + (u.cache_read ?? 0) + (u.cache_write ?? 0);
+    this.written += u.output ?? 0;
+    // One price that is not known makes the sum unknown.
+    this.cost = this.cost === null || cost === null ? null : this.cost + cost;
+  }
+
+  text(at: string): string {
+    if (this.read + this.written === 0) return "";
+    const parts = [`${tokens(this.read)} tokens read`, `${tokens(this.written)} written`];
+    if (this.cost !== null) parts.push(dollars(this.cost));
+    const ms = Date.parse(at) - Date.parse(this.begun);
+    if (ms >= 0) parts.push(span(ms));
+    return parts.join(" · ");
+  }
+}
+
+const retryCauses: Partial<Record<ErrorKind, string>> = {
+  overloaded: "The model is overloaded",
+  rate_limited: "The model limits how often it is asked",
+  server_error: "The model's server had an error",
+  network: "The model was not reached",
+  malformed: "The model's answer was broken",
+};
 
 type MessagesBody = Extract<Known, { kind: "MessagesAppended" }>["body"]["messages"];
 

@@ -126,6 +126,53 @@ describe("Timeline", () => {
     expect(s.timeline.proof).toMatchObject({ text: "1 process left, 2.0 s", clean: false });
   });
 
+  const used = { input: 1_000, output: 200, cache_read: 11_000, cache_write: 0 };
+  const failed = { attempt: 1, attempts: 6, at: "2026-01-02T03:04:09Z", kind: "overloaded" as const, detail: "529" };
+
+  it("tells of a retry, takes its live text off, and lets it become the past", () => {
+    const s = new Story();
+    s.tell("LLMRequestStarted", { model: "m" });
+    s.live({ kind: "text", call_id: "", data: "Hel" });
+    s.tell("LLMRetryScheduled", failed);
+    expect(s.timeline.answer.text).toBe("");
+    expect(s.timeline.items).toMatchObject([{ text: "The model is overloaded: attempt 2 of 6", until: failed.at, detail: "529" }]);
+    s.tell("LLMRetryScheduled", { ...failed, attempt: 2, kind: "network" });
+    expect(s.timeline.items).toMatchObject([{ text: "The model was not reached: attempt 3 of 6", until: failed.at }]);
+    s.tell("LLMRequestFinished", { model: "m", usage: used, cost_usd: 0.02, duration: 1, error: "" });
+    expect(s.timeline.items).toMatchObject([{ text: "The model was not reached: attempt 3 of 6", until: undefined, tone: "plain" }]);
+  });
+
+  it("says that a retry was not made", () => {
+    const s = new Story();
+    s.tell("LLMRetryScheduled", failed);
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, took: 1e6, kills: null });
+    expect(s.shown()[0]).toBe("The model is overloaded: attempt 2 of 6 was not made");
+  });
+
+  it("sums up a turn at its end, and only there", () => {
+    const s = new Story();
+    s.tell("TaskWoken", { cause: "message" });
+    s.tell("LLMRequestFinished", { model: "m", usage: used, cost_usd: 0.02, duration: 1, error: "" });
+    s.tell("TaskSuspended", { reason: "waiting_human", wake_on: "approval-c1", detail: "" });
+    s.tell("LLMRequestFinished", { model: "m", usage: used, cost_usd: 0.01, duration: 1, error: "" });
+    s.tell("TaskSuspended", { reason: "waiting_human", wake_on: "next-goal", detail: "" });
+    expect(s.shown()).toEqual(["24k tokens read · 400 written · $0.030 · 0 s"]);
+    s.tell("LLMRequestFinished", { model: "m", usage: used, cost_usd: null, duration: 1, error: "" });
+    s.tell("TaskSuspended", { reason: "waiting_human", wake_on: "next-goal", detail: "" });
+    expect(s.shown()[1]).toBe("12k tokens read · 200 written · 0 s");
+  });
+
+  it("folds a long log quickly", () => {
+    const s = new Story();
+    const started = performance.now();
+    for (let i = 0; i < 25_000; i++) {
+      s.tell("ToolCallStarted", { call_id: `c${i}`, tool: "Bash", input: { command: "ls" }, actor: "agent", where });
+      s.result(`c${i}`);
+    }
+    expect(s.timeline.length).toBe(25_000);
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+
   it("keeps the steps of an allocation in one row", () => {
     const s = new Story();
     const condition = { value: "allocating" as const, cause: "", observed_at: "2026-01-02T03:04:05Z", source: "ledger" };
@@ -166,7 +213,31 @@ describe("live output", () => {
     expect(text(s)).toBe("a[gap]z");
   });
 
-  it("keeps the newest 64 KiB and counts the rest", () => {
+  it("keeps the newest 64 KiB and counts the rest, cut at a line", () => {
+    const s = running();
+    for (let i = 0; i < 100; i++) s.live({ offset: i * 1000, data: `\x1b[31m${"x".repeat(994)}\n` });
+    const got = text(s);
+    expect(got.length).toBeLessThanOrEqual(65_536);
+    expect(got.startsWith("\x1b[31m")).toBe(true);
+    expect(s.call("c1").output.cut).toBe(100_000 - got.length);
+  });
+
+  it("cuts a line that does not end, but no sequence of a terminal", () => {
+    const s = running();
+    for (let i = 0; i < 100; i++) s.live({ offset: i * 1000, data: "\x1b[01;33m".repeat(125) });
+    expect(text(s).replaceAll("\x1b[01;33m", "")).toBe("");
+  });
+
+  it("stays when it is all there is, since it has the order of the streams", () => {
+    const s = running();
+    s.live({ data: "a" });
+    s.live({ data: "E", stream: "stderr" });
+    s.result("c1", { display: { stdout_total: 1, stderr_total: 1 } });
+    expect(text(s)).toBe("aE");
+    expect(s.call("c1").output.whole(1, 1)).toBe(true);
+  });
+
+  it("bounds a line without an end", () => {
     const s = running();
     for (let i = 0; i < 100; i++) s.live({ offset: i * 1000, data: `${i % 10}`.repeat(1000) });
     expect(text(s)).toHaveLength(65_536);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { plain } from "./ansi";
+import { plain, runs } from "./ansi";
 
 describe("plain", () => {
   const cases: [name: string, raw: string, want: string][] = [
@@ -26,9 +26,19 @@ describe("plain", () => {
     ["overstrike", "N\bNA\bA", "NA"],
     ["controls", "a\x00b\x07c\x7fd\x85e", "abcde"],
     ["marks that reorder", "user\u202e\u2066// admin\u2069", "user// admin"],
-    ["our own marks are not input", "ab\uf8ff\uf8fe", "ab"],
+    ["private characters stay: prompts draw with them", "\ue0b0 main", "\ue0b0 main"],
     ["HTML stays as it is", "<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"],
     ["emoji with carriage return", "🙂🙂\r🙃", "🙃🙂"],
+    ["half of a wide character is none", "你好\rab\rX", "Xb好"],
+    ["a mark stays with its letter", "e\u0301x\rf", "fx"],
+    ["a cursor that goes back", "abc\x1b[2DX", "aXc"],
+    ["a cursor that goes to a column", "abc\x1b[1GX\x1b[5GY", "Xbc Y"],
+    ["a cursor that goes up", "one 10%\ntwo 10%\n\x1b[2A\rone 99%\n\rtwo 99%\n", "one 99%\ntwo 99%\n"],
+    ["what is below is erased", "a\nb\nc\x1b[2A\r\x1b[Jd", "d"],
+    ["a cursor that goes too far", "a\x1b[999999999C\x1b[999999999A\x1b[999999999Db", "b"],
+    ["a cleared screen hides nothing", "secret\x1b[2J\x1b[H\x1b[3Jshown", "secretshown"],
+    ["concealed text is shown", "\x1b[8mhidden\x1b[0m", "hidden"],
+    ["an image of sixel", "\x1bPq\"1;1;9;9#0!9~-\x1b\\after", "after"],
   ];
   it.each(cases)("%s", (_, raw, want) => expect(plain(raw)).toBe(want));
 
@@ -36,5 +46,45 @@ describe("plain", () => {
     const started = performance.now();
     plain("\x1b]".repeat(50_000) + "\x1b[".repeat(50_000) + "\r".repeat(50_000));
     expect(performance.now() - started).toBeLessThan(2_000);
+  });
+});
+
+describe("runs", () => {
+  const looks = (raw: string): string[] => runs(raw).map((r) => `${r.look}:${r.text}`);
+
+  it("gives colours names", () => {
+    expect(looks("a\x1b[1;31mb\x1b[22mc\x1b[39md\x1b[42;97me\x1b[mf")).toEqual([":a", "bold fg-red:b", "fg-red:c", ":d", "bg-green:e", ":f"]);
+  });
+  it("maps 256 colours and all colours to eight", () => {
+    expect(looks("\x1b[38;5;196ma\x1b[38;5;46mb\x1b[38;2;30;40;250mc\x1b[38:2:0:200:210md\x1b[38;5;244me")).toEqual([
+      "fg-red:a", "fg-green:b", "fg-blue:c", "fg-cyan:d", "fg-white:e",
+    ]);
+  });
+  it("keeps colours where text is written over", () => {
+    expect(looks("\x1b[31m10%\r\x1b[32m99%\x1b[0m done")).toEqual(["fg-green:99%", ": done"]);
+  });
+  it("shows ten thousand updates as the last one", () => {
+    const raw = Array.from({ length: 10_000 }, (_, i) => `\r\x1b[K\x1b[33mstep ${i}\x1b[0m`).join("");
+    expect(looks(raw)).toEqual(["fg-yellow:step 9999"]);
+  });
+  it("bounds how many runs there are, and keeps the text", () => {
+    const raw = Array.from({ length: 5_000 }, (_, i) => `\x1b[3${i % 8}mx`).join("");
+    const got = runs(raw, 100);
+    expect(got.length).toBe(100);
+    expect(got.map((r) => r.text).join("")).toBe("x".repeat(5_000));
+  });
+
+  it("never passes a control character, whatever comes", () => {
+    const parts = ["\x1b", "[", "]", "P", "_", "^", "X", "\x9b", "\x9d", "\x90", "\x9c", "\x07", "\x1b\\", "\r", "\n", "\b", "\t", "m", "K", "J", "A", "C", "D", "G", ";", "31", "2", "8;;javascript:alert(1)", "0;t", "?25l", "a", "你", "🙂", "\u0301", "\u202e", "<b>", " "];
+    let seed = 7;
+    const next = (n: number): number => (seed = (seed * 48271) % 2147483647) % n;
+    for (let round = 0; round < 3_000; round++) {
+      const raw = Array.from({ length: 1 + next(40) }, () => parts[next(parts.length)] ?? "").join("");
+      const got = runs(raw, 20);
+      const text = got.map((r) => r.text).join("");
+      expect(text, JSON.stringify(raw)).not.toMatch(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]/);
+      expect(got.length).toBeLessThanOrEqual(20);
+      for (const r of got) expect(r.look).toMatch(/^[a-z -]*$/);
+    }
   });
 });

@@ -57,3 +57,17 @@ export function clock(at: string): string {
 export function shellQuote(arg: string): string {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(arg) ? arg : `'${arg.replaceAll("'", `'\\''`)}'`;
 }
+
+/** tokens writes a number of tokens in thousands. */
+export function tokens(n: number): string {
+  if (n < 1000) return String(n);
+  if (n < 999_500) return `${n < 9_950 ? (n / 1000).toFixed(1) : Math.round(n / 1000)}k`;
+  return `${(n / 1e6).toFixed(1)}M`;
+}
+
+/** dollars writes a price, with as many digits as it takes to see one. */
+export function dollars(n: number): string {
+  if (n === 0) return "$0";
+  if (n < 0.0001) return "<$0.0001";
+  return `$${n.toFixed(n < 0.01 ? 4 : n < 1 ? 3 : 2)}`;
+}

@@ -1,20 +1,25 @@
 import type { BashDisplay, EditDisplay, ReadDisplay, SearchDisplay, WriteDisplay } from "../api/types.gen";
 import type { Call } from "../state/items.svelte";
+import { parseDiff, replacing, type DiffLine } from "../text/diff";
 import { count } from "../text/format";
+import { oneLine, visible } from "../text/visible";
 import { shortPath } from "./words";
 
 /** What a card shows of a call, by tool. A tool that is not known shows its input and text as they are. */
 export type Shown =
-  | { as: "bash"; command: string; display: BashDisplay | null }
-  | { as: "diff"; path: string; diff: string; added: number; removed: number; created: boolean; inPlace: boolean }
-  | { as: "read"; path: string; detail: string }
-  | { as: "search"; pattern: string; detail: string; warnings: string[] }
-  | { as: "other"; summary: string };
+  | { as: "bash"; title: string; command: string; note: string; display: BashDisplay | null }
+  | { as: "diff"; title: string; path: string; lines: () => DiffLine[]; added: number; removed: number; created: boolean; inPlace: boolean }
+  | { as: "read"; title: string; path: string; detail: string }
+  | { as: "search"; title: string; path: string; detail: string; mode: string; lines: boolean }
+  | { as: "other"; title: string };
+
+function value(input: unknown, name: string): unknown {
+  return typeof input === "object" && input !== null ? (input as Record<string, unknown>)[name] : undefined;
+}
 
 function field(input: unknown, name: string): string {
-  if (typeof input !== "object" || input === null) return "";
-  const value = (input as Record<string, unknown>)[name];
-  return typeof value === "string" ? value : "";
+  const v = value(input, name);
+  return typeof v === "string" ? v : "";
 }
 
 /** The server wrote a result's display from the struct that its tool names; it is null where there is no result. */
@@ -28,21 +33,25 @@ export function shown(call: Call): Shown {
   switch (call.tool) {
     case "Bash": {
       const d = display<BashDisplay>(call);
-      return { as: "bash", command: d?.command || field(input, "command"), display: d };
+      const command = d?.command || field(input, "command");
+      return { as: "bash", title: oneLine(command), command, note: d?.description || field(input, "description"), display: d };
     }
-    case "Edit": {
-      const d = display<EditDisplay>(call);
-      const path = shortPath(d?.path || field(input, "file_path"), workdir);
-      return { as: "diff", path, diff: d?.diff ?? "", added: d?.added ?? 0, removed: d?.removed ?? 0, created: false, inPlace: d?.in_place ?? false };
-    }
+    case "Edit":
     case "Write": {
-      const d = display<WriteDisplay>(call);
-      const path = shortPath(d?.path || field(input, "file_path"), workdir);
-      return { as: "diff", path, diff: d?.diff ?? "", added: d?.added ?? 0, removed: d?.removed ?? 0, created: d?.created ?? false, inPlace: d?.in_place ?? false };
+      const d = display<EditDisplay & WriteDisplay>(call);
+      const path = d?.path || field(input, "file_path");
+      // Before there is a result, the input says what is to be done.
+      const lines = (): DiffLine[] =>
+        d || call.over ? parseDiff(d?.diff ?? "") : replacing(field(input, "old_string"), field(input, call.tool === "Edit" ? "new_string" : "content"));
+      return {
+        as: "diff", title: oneLine(shortPath(path, workdir)), path, lines,
+        added: d?.added ?? 0, removed: d?.removed ?? 0, created: d?.created ?? false, inPlace: d?.in_place ?? false,
+      };
     }
     case "Read": {
       const d = display<ReadDisplay>(call);
-      return { as: "read", path: shortPath(d?.path || field(input, "file_path"), workdir), detail: d ? readDetail(d) : "" };
+      const path = d?.path || field(input, "file_path");
+      return { as: "read", title: oneLine(shortPath(path, workdir)), path, detail: d ? readDetail(d) : "" };
     }
     case "Glob":
     case "Grep": {
@@ -50,19 +59,17 @@ export function shown(call: Call): Shown {
       const base = d?.path || field(input, "path");
       const place = base && base !== workdir ? ` in ${shortPath(base, workdir)}` : "";
       return {
-        as: "search",
-        pattern: (d?.pattern || field(input, "pattern")) + place,
-        detail: d ? searchDetail(d) : "",
-        warnings: d?.warnings ?? [],
+        as: "search", title: oneLine((d?.pattern || field(input, "pattern")) + place), path: base, detail: d ? searchDetail(d) : "",
+        mode: d?.mode ?? "", lines: value(input, "-n") !== false,
       };
     }
     default:
-      return { as: "other", summary: oneLine(input) };
+      return { as: "other", title: summary(input) };
   }
 }
 
 function readDetail(d: ReadDisplay): string {
-  if (d.media_type) return d.media_type;
+  if (d.media_type) return visible(d.media_type);
   if (d.lines === 0) return "no lines";
   const last = d.start_line + d.lines - 1;
   if (d.start_line === 1 && last >= d.total_lines) return count(d.lines, "line");
@@ -76,7 +83,7 @@ function searchDetail(d: SearchDisplay): string {
   return d.truncated ? `${count(d.rows, what)}, cut` : count(d.rows, what);
 }
 
-function oneLine(input: unknown): string {
+function summary(input: unknown): string {
   const text = JSON.stringify(input) ?? "";
-  return text === "{}" || text === "null" ? "" : text.slice(0, 200);
+  return text === "{}" || text === "null" ? "" : oneLine(text, 200);
 }

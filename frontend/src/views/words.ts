@@ -81,6 +81,13 @@ export function whereText(w: Where): string {
   return w.wall === "local" || !w.sandbox_id ? "on the host" : `in ${w.sandbox_id} (${w.wall})`;
 }
 
+/** ranText says the same in a sentence of its own. */
+export function ranText(w: Where, over: boolean): string {
+  const verb = over ? "Ran" : "Runs";
+  if (w.wall === "local" || !w.sandbox_id) return `${verb} on the host`;
+  return `${verb} in ${w.wall === "docker" ? "container" : `a ${w.wall} sandbox,`} ${w.sandbox_id}`;
+}
+
 export const wallNames: Record<Wall, string> = {
   docker: "Docker container",
   namespace: "Linux namespaces",

@@ -1,0 +1,18 @@
+const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/**
+ * visible writes characters that cannot be seen, or that reorder what is seen,
+ * by their numbers: nobody allows what they cannot read.
+ */
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (c) => {
+    const n = c.charCodeAt(0);
+    return n < 0x20 ? String.fromCharCode(0x2400 + n) : `⟨U+${n.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}
+
+/** oneLine returns the start of a text for a row of its own. */
+export function oneLine(text: string, max = 300): string {
+  const line = text.trimStart().split("\n", 1)[0] ?? "";
+  return visible(line.length > max ? `${line.slice(0, max)}…` : line.trimEnd());
+}
