@@ -37,6 +37,7 @@ var faults = []struct {
 	{session.ErrNotRunning, http.StatusConflict, "not_running"},
 	{session.ErrBusy, http.StatusConflict, "session_busy"},
 	{session.ErrNoApproval, http.StatusConflict, "no_approval"},
+	{session.ErrNoRetry, http.StatusConflict, "nothing_to_retry"},
 	{session.ErrNotBound, http.StatusConflict, "no_sandbox"},
 	{lifetime.ErrHeld, http.StatusConflict, "sandbox_held"},
 	{sandbox.ErrGone, http.StatusConflict, "sandbox_lost"},

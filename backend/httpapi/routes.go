@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/session"
@@ -51,6 +52,7 @@ func (s *Server) table() []route {
 		{"POST", "/window/show", "Bring the desktop window to the front.", nil, nil, inWindow(s, showWindow)},
 		{"POST", "/token", "Make a new token and end the sockets of the former one.", nil, nil, s.rotateToken},
 
+		{"POST", "/interrupt", "Stop every turn that runs or waits.", nil, Stopped{}, s.interruptAll},
 		{"GET", "/sessions", "List the sessions, newest first.", nil, []Session{}, s.listSessions},
 		{"POST", "/sessions", "Open a session.", OpenRequest{}, done, s.openSession},
 		{"GET", "/sessions/{id}", "Show a session.", nil, Session{}, s.showSession},
@@ -60,6 +62,8 @@ func (s *Server) table() []route {
 		{"POST", "/sessions/{id}/messages", "Send a message, which starts a turn or joins the running one.", MessageRequest{}, done, s.sendMessage},
 		{"POST", "/sessions/{id}/approvals/{call}", "Decide about a call that waits.", DecisionRequest{}, done, s.decide},
 		{"POST", "/sessions/{id}/interrupt", "Stop the turn.", nil, done, s.command((*session.Service).Interrupt)},
+		{"POST", "/sessions/{id}/retry", "Ask the model again now: where the turn waits to, or has been parked.", nil, done, s.command((*session.Service).Retry)},
+		{"POST", "/sessions/{id}/archive", "Put the session out of sight, or back; a message brings it back too.", ArchiveRequest{}, done, s.archiveSession},
 		{"POST", "/sessions/{id}/attach", "Reconnect to the sandbox, and start it when it is stopped.", nil, done, s.command((*session.Service).Attach)},
 		{"POST", "/sessions/{id}/start", "The same as attach, by the word that a stopped sandbox's button has.", nil, done, s.command((*session.Service).Attach)},
 		{"POST", "/sessions/{id}/stop", "Stop the sandbox and keep its contents.", nil, done, s.command((*session.Service).Stop)},
@@ -208,7 +212,7 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id, err := s.o.Sessions.Open(r.Context(), session.Open{
-		Title: req.Title, Goal: req.Goal, Workspace: req.Workspace, Model: req.Model,
+		Title: req.Title, Goal: req.Goal, Workspace: req.Workspace, Model: req.Model, Agent: req.Agent,
 		Spec: req.Spec, Approvals: req.Approvals, OneShot: req.OneShot,
 	})
 	if err != nil {
@@ -330,8 +334,11 @@ func sessionOf(v session.View) Session {
 		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
 	}
-	out.Suspended, out.Usage = v.Suspended, v.Usage
-	out.Agent, out.Goal = v.Created.Agent, clip(v.Created.Goal, 500)
+	out.Suspended, out.Usage, out.CostUSD = v.Suspended, v.Usage, v.CostUSD
+	out.Agent, out.Goal, out.Archived = cmp.Or(v.Created.Agent, agent.MainPreset), clip(v.Created.Goal, 500), v.Archived
+	if r := v.Retry; r != nil {
+		out.Retry = &Retry{Attempt: r.Attempt, Attempts: r.Attempts, At: r.At, Kind: r.Kind, Detail: r.Detail}
+	}
 	if out.Running == nil {
 		out.Running = []string{}
 	}
