@@ -57,6 +57,7 @@ type App struct {
 	server   *httpapi.Server
 	listener net.Listener
 	walls    wallCache
+	tools    *tools.Set
 	started  time.Time
 }
 
@@ -64,7 +65,7 @@ type App struct {
 // answers from Run on. While another process owns the directory the error is a
 // *store.HeldError and nothing is touched.
 func New(ctx context.Context, o Options) (a *App, err error) {
-	a = &App{o: o, log: o.Log, hub: &stream.Hub{}, started: time.Now()}
+	a = &App{o: o, log: o.Log, hub: &stream.Hub{}, tools: tools.Standard(), started: time.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())
@@ -121,7 +122,7 @@ func (a *App) build() error {
 		string(sandbox.WallLocal):     a.local,
 	})
 	a.sessions = session.New(session.Options{
-		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: tools.Standard(),
+		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, Log: a.log,
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
 	})

@@ -36,6 +36,7 @@ var nextVerb = map[string]string{
 	"unknown_session": "; glovebox ls lists the sessions",
 	"session_ended":   "; glovebox ls lists the sessions, glovebox run opens one",
 	"no_sandbox":      "; glovebox show says why, glovebox reprovision gives it one",
+	"session_busy":    ": glovebox interrupt",
 	"sandbox_lost":    "; the verb is glovebox reprovision",
 }
 

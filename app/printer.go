@@ -18,9 +18,10 @@ type printer struct {
 	out  io.Writer
 	json bool
 	id   string
-	told bool // messages and output are told from the log, since no live frames tell them
-	user bool // what people wrote is told
-	text bool // the last thing written was text without its line end
+	told bool         // messages and output are told from the log, since no live frames tell them
+	user bool         // what people wrote is told
+	text bool         // the last thing written was text without its line end
+	turn task.Summary // of the turn that is printed: what it has used
 }
 
 // outlet is a writer that calls gone when nobody takes what is written.
@@ -79,7 +80,14 @@ func (p *printer) event(e task.Event) {
 	if err != nil {
 		return
 	}
+	p.turn.Apply(e)
 	switch v := payload.(type) {
+	case *task.TaskWoken:
+		if v.Cause == "message" {
+			p.turn = task.Summary{}
+		}
+	case *task.LLMRetryScheduled:
+		p.line("", nil, "↻ %s", retryText(v.Detail, v.At, v.Attempt, v.Attempts))
 	case *task.TaskHostBound:
 		if v.Wall == sandbox.WallLocal {
 			p.line("", nil, "• on this machine itself: no isolation")
@@ -103,9 +111,23 @@ func (p *printer) event(e task.Event) {
 		if v.Condition.Cause != "" {
 			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
 		}
-	case *task.TaskSuspended, *task.TaskCompleted:
-		p.endText()
+	case *task.TaskSuspended:
+		if p.user && v.Reason == task.TurnFailed { // a run says it as its error
+			p.line("", nil, "■ parked: %s", printable(v.Detail))
+		}
+		p.endTurn()
+	case *task.TaskCompleted:
+		p.endTurn()
 	}
+}
+
+// endTurn says what a turn has used.
+func (p *printer) endTurn() {
+	p.endText()
+	if text := spent(p.turn.Usage, p.turn.CostUSD); text != "" {
+		p.line("", nil, "• %s", text)
+	}
+	p.turn = task.Summary{}
 }
 
 // message prints what a person, or in a log the model, has said.

@@ -21,10 +21,10 @@ import (
 )
 
 type runFlags struct {
-	wall, image, workspace, model, network, user, approvals string
-	resources                                               map[string]string
-	mounts                                                  []string
-	json, keep                                              bool
+	wall, image, workspace, model, agent, network, user, approvals string
+	resources                                                      map[string]string
+	mounts                                                         []string
+	json, keep                                                     bool
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -52,6 +52,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.image, "image", "", "image of the docker wall")
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
 	fl.StringVar(&f.model, "model", "", "demo, or script:FILE")
+	fl.StringVar(&f.agent, "agent", "", "main (default), explore or plan; the last two only read")
 	fl.StringVar(&f.network, "network", "", "none (default) or open")
 	fl.StringVar(&f.user, "user", "", "host (default), image or root")
 	fl.StringToStringVar(&f.resources, "limit", nil, "`limits` such as memory=2g,cpus=2,pids=512")
@@ -65,7 +66,7 @@ func (c *cli) runCommand() *cobra.Command {
 // request returns the session that the flags ask for.
 func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
 	r := httpapi.OpenRequest{
-		Goal: goal, Model: f.model, Approvals: task.Approvals(f.approvals),
+		Goal: goal, Model: f.model, Agent: f.agent, Approvals: task.Approvals(f.approvals),
 		Spec: sandbox.Spec{
 			Wall: sandbox.Wall(f.wall), Image: f.image, User: f.user,
 			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network)}, Resources: f.resources,
@@ -143,7 +144,10 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 		}
 	})
 	defer stopped()
-	turn := &turnWatch{printer: p, asked: asked, url: client.base}
+	turn := &turnWatch{printer: p, asked: asked, url: client.base, onward: ": glovebox retry " + id}
+	if client.own && !f.keep {
+		turn.onward = "; this session was not kept: run again, with --keep to go on from there"
+	}
 	err = client.follow(follow, id, 0, func(fr httpapi.Frame) error { return turn.frame(fr) })
 	if err != nil {
 		return err
@@ -167,6 +171,7 @@ type turnWatch struct {
 	*printer
 	asked   *desk
 	url     string
+	onward  string // how to go on with a turn that is parked
 	woken   bool
 	outcome error
 }
@@ -195,7 +200,7 @@ func (t *turnWatch) frame(f httpapi.Frame) error {
 	case *task.TaskSuspended:
 		switch {
 		case p.Reason == task.TurnFailed:
-			t.outcome = fmt.Errorf("the turn failed: %s", p.Detail)
+			t.outcome = fmt.Errorf("the turn is parked: %s%s", printable(p.Detail), t.onward)
 		case p.Reason == task.Interrupted:
 			t.outcome = exitError{exitInterrupted}
 		case p.WakeOn != task.WakeNextGoal:

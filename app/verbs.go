@@ -20,7 +20,7 @@ import (
 )
 
 func (c *cli) listCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the sessions",
@@ -31,6 +31,10 @@ func (c *cli) listCommand() *cobra.Command {
 				if err := client.call(cmd.Context(), "GET", "/sessions", nil, &sessions); err != nil {
 					return err
 				}
+				found := len(sessions)
+				if !all {
+					sessions = inSight(sessions)
+				}
 				if asJSON {
 					for _, s := range sessions {
 						if err := c.printJSON("session", s.ID, s); err != nil {
@@ -38,6 +42,10 @@ func (c *cli) listCommand() *cobra.Command {
 						}
 					}
 					return nil
+				}
+				if len(sessions) == 0 && found > 0 {
+					_, err := fmt.Fprintf(c.out, "No sessions but %d archived: glovebox ls --all\n", found)
+					return err
 				}
 				if len(sessions) == 0 {
 					_, err := fmt.Fprintln(c.out, "No sessions yet. Start one: glovebox run")
@@ -48,6 +56,7 @@ func (c *cli) listCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON per session")
+	cmd.Flags().BoolVar(&all, "all", false, "list the archived ones too")
 	return cmd
 }
 
@@ -111,11 +120,18 @@ func (c *cli) showCommand() *cobra.Command {
 				if asJSON {
 					return c.printJSON("session", s.ID, s)
 				}
+				var retry, archived string
+				if r := s.Retry; r != nil {
+					retry = retryText(r.Detail, r.At, r.Attempt, r.Attempts)
+				}
+				if s.Archived {
+					archived = "yes"
+				}
 				w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 				for _, row := range [][2]string{
-					{"session", s.ID}, {"title", printable(s.Title)}, {"status", string(s.Status)}, {"detail", printable(s.Detail)},
+					{"session", s.ID}, {"title", printable(s.Title)}, {"archived", archived}, {"status", string(s.Status)}, {"detail", printable(s.Detail)}, {"retry", retry},
 					{"wall", string(s.Wall)}, {"sandbox", stateText(s)}, {"id", s.ShortID}, {"image", s.Image}, {"network", s.Network},
-					{"workspace", s.Workspace}, {"model", s.Model}, {"generation", fmt.Sprint(s.Generation)}, {"address", string(s.Ref)},
+					{"workspace", s.Workspace}, {"model", s.Model}, {"agent", s.Agent}, {"used", spent(s.Usage, s.CostUSD)}, {"generation", fmt.Sprint(s.Generation)}, {"address", string(s.Ref)},
 				} {
 					if row[1] != "" {
 						fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -134,6 +135,9 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	out := httpapi.About{
 		Version: Version, Commit: Commit(), Instance: a.identity.instance, DataDir: a.o.DataDir, PID: os.Getpid(),
 		StartedAt: a.started, Models: []httpapi.ModelInfo{{Name: demoModel, Label: "Demo"}}, DefaultModel: a.defaultModel(), Window: a.o.Window != nil, Walls: walls, Images: []string{},
+	}
+	for _, p := range agent.Presets() {
+		out.Agents = append(out.Agents, httpapi.AgentInfo{Name: p.Name, Description: p.Description, Tools: p.Tools(a.tools).Names()})
 	}
 	if m := a.defaultModel(); m != demoModel {
 		out.Models = append(out.Models, httpapi.ModelInfo{Name: m, Label: m})
