@@ -9,22 +9,36 @@ LDFLAGS := -s -w -X github.com/glovebox-dev/glovebox/app.Version=$(VERSION)
 BIN     := build/bin/glovebox
 ARGS    ?=
 
-.PHONY: run test build guest ui gen check go-test ui-test e2e bench fuzz lint clean
+DESKTOP := build/bin/glovebox-desktop
+
+.PHONY: run test build desktop guest ui gen check go-test ui-test e2e bench fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
 
-test: setup-test build check ui-test e2e go-test
+test: setup-test build $(DESKTOP) check ui-test e2e go-test
 
-.PHONY: setup-run setup-test
+.PHONY: setup-run setup-test setup-desktop
 setup-run:
 	@build/setup.sh run
 setup-test:
 	@build/setup.sh test
+setup-desktop:
+	@build/setup.sh desktop
 
 # One static file: the screen and the guests are inside.
 build: ui guest
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
+
+# The same program with a window of its own. It starts without the webview's
+# libraries and loads them when it opens its window.
+desktop: setup-desktop $(DESKTOP)
+
+.PHONY: $(DESKTOP)
+$(DESKTOP): ui guest
+	CGO_ENABLED=1 go build -tags desktop,production,webkit2_41 -trimpath -ldflags '$(LDFLAGS)' -o $@.new .
+	go run ./build/lazylink $@.new
+	mv $@.new $@
 
 guest:
 	@build/guest.sh
@@ -50,7 +64,7 @@ check:
 
 # Every package, with the race detector and the real engine, bubblewrap and browser.
 go-test:
-	go test -race -timeout 20m ./...
+	GLOVEBOX_DESKTOP=$(abspath $(DESKTOP)) go test -race -timeout 20m ./...
 
 # The screen in a browser: over a canned server, and over the program itself.
 e2e: build

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},
 	{"backend/guest/process", "backend/guest/journal", "backend/files", "backend/sandbox/mountcheck"},
-	{"backend/wire", "backend/capture"},
+	{"backend/wire", "backend/capture", "backend/terminal"},
 	{"backend/execenv", "backend/task", "backend/stream"},
 	{"backend/sandbox", "backend/llm", "backend/config", "frontend"},
 }
@@ -48,7 +48,7 @@ var only = map[string]string{
 }
 
 // apart are suites and generators: they serve tests, and may import what they test.
-var apart = []string{"backend/execenv/envtest", "backend/sandbox/providertest", "backend/httpapi/internal"}
+var apart = []string{"backend/execenv/envtest", "backend/sandbox/providertest", "backend/httpapi/internal", "build/lazylink"}
 
 type listed struct {
 	ImportPath string

@@ -25,7 +25,10 @@ func (c *cli) open(ctx context.Context) error {
 		return err
 	}
 	if !hasDisplay() {
-		return errNoDisplay // before GTK, which would end the process with a trace
+		return errNoDisplay
+	}
+	if err := loadWebview(); err != nil {
+		return err
 	}
 	w := newDesktop()
 	app, err := c.newApp(ctx, "", w)
@@ -40,14 +43,15 @@ func (c *cli) open(ctx context.Context) error {
 	defer end()
 	ended := make(chan error, 1) // its one sender never blocks
 	go func() {
-		ended <- app.Run(life)
-		w.quit() // a server that failed takes its window with it
+		err := app.Run(life)
+		if life.Err() == nil {
+			w.quit() // a server that failed takes its window with it
+		}
+		ended <- err
 	}()
-	stop := context.AfterFunc(ctx, func() {
-		// Wails listens for signals as well and would swallow the second one.
-		signal.Reset(os.Interrupt, syscall.SIGTERM)
-		w.quit()
-	})
+	// Wails listens for signals as well: it closes the window at the first one,
+	// and would swallow the second, which ends the program at once.
+	stop := context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 	defer stop()
 	shown := w.show(app.URL()+"/#token="+app.identity.token, gpu)
 	end()
@@ -55,7 +59,7 @@ func (c *cli) open(ctx context.Context) error {
 }
 
 // errNoDisplay says what to do where no window can be shown.
-var errNoDisplay = errors.New("there is no display to show a window on (DISPLAY and WAYLAND_DISPLAY are not set);\n" +
+var errNoDisplay = errors.New("there is no display to show a window on (DISPLAY and WAYLAND_DISPLAY name none that answers);\n" +
 	"run: glovebox serve, and open the address that it prints in a browser")
 
 // gpuEnv names the variable that says whether the window draws with the GPU:

@@ -3,9 +3,10 @@
 # what it does. It installs only what is missing, asks for root only then, and
 # never changes what is there. On systems without apt it names what to install.
 #
-#   build/setup.sh run    Go and Node are there; a wall can be had
-#   build/setup.sh test   also all that the tests use: engine, bubblewrap, browser
-#   build/setup.sh stop   ends the engine that this script has started
+#   build/setup.sh run      Go and Node are there; a wall can be had
+#   build/setup.sh desktop  also what the window is built with
+#   build/setup.sh test     also all that the tests use: engine, bubblewrap, browser, display
+#   build/setup.sh stop     ends the engine that this script has started
 set -eu
 cd "$(dirname "$0")/.."
 mode=${1:-run}
@@ -73,8 +74,8 @@ stop)
 	rm -f "$pidfile"
 	exit 0
 	;;
-run | test) ;;
-*) die "usage: build/setup.sh run|test|stop" ;;
+run | desktop | test) ;;
+*) die "usage: build/setup.sh run|desktop|test|stop" ;;
 esac
 
 has go || die "Go 1.26 or newer is needed: https://go.dev/dl/"
@@ -90,12 +91,21 @@ if [ "$mode" = run ]; then
 fi
 
 missing=
+has gcc || missing="$missing gcc libc6-dev"
+has pkg-config || missing="$missing pkg-config"
+has pkg-config && pkg-config --exists gtk+-3.0 webkit2gtk-4.1 || missing="$missing libgtk-3-dev libwebkit2gtk-4.1-dev"
+if [ "$mode" = desktop ]; then
+	# shellcheck disable=SC2086 # a list of packages
+	[ -z "$missing" ] || install $missing || exit 1
+	exit 0
+fi
+has Xvfb || missing="$missing xvfb"
+has xdotool || missing="$missing xdotool"
 has dockerd || engine_answers || missing="$missing docker.io iptables"
 has bwrap || missing="$missing bubblewrap"
 static_busybox || missing="$missing busybox-static"
 has chromium || has chromium-browser || has google-chrome || missing="$missing chromium"
 has git || missing="$missing git"
-has gcc || missing="$missing gcc libc6-dev"
 # shellcheck disable=SC2086 # a list of packages
 [ -z "$missing" ] || install $missing || true
 start_engine || say "no Docker engine: its tests are skipped, or fail where they are required"
