@@ -9,6 +9,8 @@ import (
 	"os"
 	"regexp"
 	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/llm"
 )
 
 // maxScript bounds a script's size.
@@ -73,7 +75,34 @@ type stepFile struct {
 		Tool  string          `json:"tool"`
 		Input json.RawMessage `json:"input"`
 	} `json:"calls"`
-	Delay string `json:"delay"`
+	Delay string     `json:"delay"`
+	Fault *faultFile `json:"fault"`
+}
+
+// faultFile is a Step's Fault as it is written.
+type faultFile struct {
+	Kind       llm.ErrorKind `json:"kind"`
+	Message    string        `json:"message"`
+	RetryAfter string        `json:"retry_after"`
+}
+
+func (f faultFile) fault() (*llm.Error, error) {
+	e := &llm.Error{Kind: f.Kind, Message: f.Message}
+	if e.Kind == "" {
+		return nil, errors.New("fault: kind is missing")
+	}
+	if e.Message == "" {
+		e.Message = "a fault of the script"
+	}
+	if f.RetryAfter == "" {
+		return e, nil
+	}
+	d, err := time.ParseDuration(f.RetryAfter)
+	if err != nil || d < 0 {
+		return nil, fmt.Errorf("fault: retry_after %q is no duration such as \"2s\"", f.RetryAfter)
+	}
+	e.RetryAfter = d
+	return e, nil
 }
 
 func (f stepFile) step() (Step, error) {
@@ -95,7 +124,17 @@ func (f stepFile) step() (Step, error) {
 		}
 		s.Calls = append(s.Calls, Call{Tool: c.Tool, Input: json.RawMessage(input)})
 	}
-	if s.Text == "" && len(s.Calls) == 0 {
+	if f.Fault != nil {
+		if len(s.Calls) > 0 {
+			return Step{}, errors.New("has calls that its fault would keep from being made")
+		}
+		fault, err := f.Fault.fault()
+		if err != nil {
+			return Step{}, err
+		}
+		s.Fault = fault
+	}
+	if s.Text == "" && len(s.Calls) == 0 && s.Fault == nil {
 		return Step{}, errors.New("has neither text nor calls")
 	}
 	return s, nil

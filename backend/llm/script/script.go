@@ -9,8 +9,12 @@
 //	  {"text": "That is all.", "delay": "500ms"}
 //	]
 //
-// delay, a Go duration, is how long the model thinks before it answers. The
-// list may also be wrapped, to say what comes after the last step:
+// delay, a Go duration, is how long the model thinks before it answers. A step
+// with a fault fails after its text, as often as it is asked for:
+//
+//	{"text": "Half an ans", "fault": {"kind": "overloaded", "message": "too many", "retry_after": "2s"}}
+//
+// The kinds are those of [llm.Error]. The list may also be wrapped, to say what comes after the last step:
 //
 //	{"steps": [...], "repeat": true}
 //	{"steps": [...], "closing": "The script has ended."}
@@ -46,6 +50,7 @@ type Step struct {
 	Text  string
 	Calls []Call
 	Delay time.Duration // before the answer begins
+	Fault *llm.Error    // ends the answer after its text
 }
 
 // Call asks for a tool.
@@ -92,6 +97,10 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 				yield(llm.Event{}, err)
 				return
 			}
+		}
+		if step.Fault != nil {
+			yield(llm.Event{}, step.Fault)
+			return
 		}
 		message := step.message(index)
 		yield(llm.Event{Message: &message, Usage: usage(r, message)}, nil)

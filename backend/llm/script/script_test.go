@@ -75,6 +75,27 @@ func TestModel_stepFollowsFromConversation(t *testing.T) {
 	}
 }
 
+func TestModel_fault(t *testing.T) {
+	s, err := script.Parse(strings.NewReader(`[{"text": "Half", "fault": {"kind": "rate_limited", "message": "slow down", "retry_after": "2s"}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := quick(s)
+	for range 2 { // as often as it is asked for
+		text := ""
+		var fault *llm.Error
+		for e, err := range m.Stream(t.Context(), llm.Request{}) {
+			text += e.Text
+			if err != nil && !errors.As(err, &fault) {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(&llm.Error{Kind: llm.RateLimited, Message: "slow down", RetryAfter: 2 * time.Second}, fault); diff != "" || text != "Half" {
+			t.Errorf("said %q, then (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
 func TestModel_keepsPaceAndHonoursCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.Script{Steps: []script.Step{{Text: strings.Repeat("x", 80), Delay: time.Second}}}
@@ -118,17 +139,20 @@ func TestParse(t *testing.T) {
 
 func TestParse_refusals(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"empty":        {"  ", "empty"},
-		"no steps":     {"[]", "no steps"},
-		"unknown key":  {"[\n{\"text\": \"a\"},\n{\"txet\": \"b\"}\n]", `line 3: unknown key "txet"`},
-		"wrong type":   {"[\n{\"text\":\n 5}]", "line 3"},
-		"syntax":       {"[\n{]", "line 2"},
-		"cut":          {"[\n{\"text\": \"a\"", "too early"},
-		"trailing":     {"[{\"text\":\"a\"}]\n[]", "line 2: something follows"},
-		"nothing said": {`[{"delay":"1s"}]`, "step 1: has neither"},
-		"bad delay":    {`[{"text":"a","delay":"soon"}]`, `delay "soon"`},
-		"no tool":      {`[{"calls":[{"input":{}}]}]`, "tool is missing"},
-		"bad input":    {`[{"calls":[{"tool":"Bash","input":"ls"}]}]`, "must be an object"},
+		"empty":            {"  ", "empty"},
+		"no steps":         {"[]", "no steps"},
+		"unknown key":      {"[\n{\"text\": \"a\"},\n{\"txet\": \"b\"}\n]", `line 3: unknown key "txet"`},
+		"wrong type":       {"[\n{\"text\":\n 5}]", "line 3"},
+		"syntax":           {"[\n{]", "line 2"},
+		"cut":              {"[\n{\"text\": \"a\"", "too early"},
+		"trailing":         {"[{\"text\":\"a\"}]\n[]", "line 2: something follows"},
+		"nothing said":     {`[{"delay":"1s"}]`, "step 1: has neither"},
+		"bad delay":        {`[{"text":"a","delay":"soon"}]`, `delay "soon"`},
+		"no tool":          {`[{"calls":[{"input":{}}]}]`, "tool is missing"},
+		"bad input":        {`[{"calls":[{"tool":"Bash","input":"ls"}]}]`, "must be an object"},
+		"calls and fault":  {`[{"calls":[{"tool":"Bash"}],"fault":{"kind":"network"}}]`, "keep from being made"},
+		"fault of no kind": {`[{"fault":{"message":"no"}}]`, "kind is missing"},
+		"bad retry":        {`[{"fault":{"kind":"network","retry_after":"soon"}}]`, `retry_after "soon"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := script.Parse(strings.NewReader(c.in))
