@@ -50,9 +50,11 @@ type App struct {
 	identity identity
 	hub      *stream.Hub
 	docker   *docker.Provider
+	images   *images
 	bwrap    *namespace.Provider
 	lifetime *lifetime.Manager
 	local    *localBinder
+	host     *local.Env // what a sandbox is compared with
 	sessions *session.Service
 	server   *httpapi.Server
 	listener net.Listener
@@ -99,6 +101,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.images = newImages(a.docker, a.defaultImage, a.hub.Ring, a.log)
 	a.bwrap, err = namespace.New(namespace.Options{
 		DataDir: a.o.DataDir, Instance: a.identity.instance, Secret: a.identity.secret, Version: Version, Log: a.log,
 	})
@@ -115,6 +118,9 @@ func (a *App) build() error {
 		},
 	})
 	a.local = &localBinder{workspace: a.workspaceOf, log: a.log, envs: map[string]*local.Env{}}
+	if a.host, err = local.New(local.Options{Workspace: a.o.DataDir, Log: a.log}); err != nil {
+		return err
+	}
 	sandboxed := container.New(container.Options{Channels: a.lifetime})
 	router := execenv.NewRouter(map[string]execenv.Binder{
 		string(sandbox.WallDocker):    sandboxed,
@@ -123,13 +129,16 @@ func (a *App) build() error {
 	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
-		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, Log: a.log,
+		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
 	})
 	assets, built := frontend.Assets()
 	a.server = httpapi.New(httpapi.Options{
 		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
-		About: a.about, Doctor: a.doctor, Tiny: a.buildTiny,
+		About: a.about, Doctor: a.doctor, Images: a.images,
+		Home: home(), Workspace: func(dir string) error {
+			return mountcheck.CheckWorkspace(dir, mountcheck.Private(a.o.DataDir))
+		},
 		Rotate: func() (string, error) { return renew(a.o.DataDir, tokenFile, tokenBytes) },
 		Window: a.o.Window, Assets: assets, Built: built, Version: Version, Instance: a.identity.instance, Log: a.log,
 	})
@@ -214,8 +223,14 @@ func (a *App) close() error {
 	if a.local != nil {
 		errs = append(errs, a.local.close())
 	}
+	if a.host != nil {
+		errs = append(errs, a.host.Close())
+	}
 	if a.lifetime != nil {
 		errs = append(errs, a.lifetime.Close())
+	}
+	if a.images != nil {
+		errs = append(errs, a.images.close())
 	}
 	if a.docker != nil {
 		errs = append(errs, a.docker.Close())

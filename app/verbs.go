@@ -146,13 +146,20 @@ func (c *cli) showCommand() *cobra.Command {
 }
 
 func (c *cli) logsCommand() *cobra.Command {
-	var asJSON, follow bool
+	var asJSON, follow, own bool
 	var after int64
+	var tail int
 	cmd := &cobra.Command{
 		Use:   "logs SESSION",
 		Short: "Print what happened in a session",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if own && (asJSON || follow || after != 0) {
+				return usageError{errors.New("--sandbox goes with --tail alone")}
+			}
+			if own {
+				return c.sandboxLogs(cmd.Context(), args[0], tail)
+			}
 			return c.withClient(cmd.Context(), func(client *apiClient) error {
 				p := &printer{out: c.out, json: asJSON, id: args[0], told: true, user: true}
 				err := client.follow(cmd.Context(), args[0], after, func(f httpapi.Frame) error {
@@ -179,7 +186,21 @@ func (c *cli) logsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON per event")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
 	cmd.Flags().Int64Var(&after, "after", 0, "begin after this seq")
+	cmd.Flags().BoolVar(&own, "sandbox", false, "print what the sandbox's own process wrote instead")
+	cmd.Flags().IntVar(&tail, "tail", 200, "with --sandbox, how many lines from its end")
 	return cmd
+}
+
+func (c *cli) sandboxLogs(ctx context.Context, session string, tail int) error {
+	return c.withClient(ctx, func(client *apiClient) error {
+		var logs httpapi.Logs
+		path := fmt.Sprintf("/sessions/%s/logs?tail=%d", url.PathEscape(session), tail)
+		if err := client.call(ctx, "GET", path, nil, &logs); err != nil {
+			return asUsage(err)
+		}
+		_, err := io.WriteString(c.out, printable(logs.Text))
+		return err
+	})
 }
 
 // verb returns the command of a verb that only posts.
@@ -215,6 +236,10 @@ func (c *cli) startCommand() *cobra.Command {
 
 func (c *cli) stopCommand() *cobra.Command {
 	return c.verb("stop", "Stop a session's sandbox and keep its contents", "stopped")
+}
+
+func (c *cli) restartCommand() *cobra.Command {
+	return c.verb("restart", "Stop a session's sandbox and start it again, with its contents", "restarted")
 }
 
 func (c *cli) reprovisionCommand() *cobra.Command {
@@ -374,31 +399,6 @@ func feed(ctx context.Context, conn *websocket.Conn, in io.Reader) {
 			return
 		}
 	}
-}
-
-func (c *cli) imageCommand() *cobra.Command {
-	var tiny bool
-	build := &cobra.Command{
-		Use:   "build",
-		Short: "Build an image on this machine",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !tiny {
-				return usageError{errors.New("only the tiny image can be built in this version: glovebox image build --tiny")}
-			}
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
-				var built httpapi.Image
-				start := time.Now()
-				if err := client.call(cmd.Context(), "POST", "/images/tiny", nil, &built); err != nil {
-					return err
-				}
-				_, err := fmt.Fprintf(c.out, "%s, %d ms\n", built.Image, time.Since(start).Milliseconds())
-				return err
-			})
-		},
-	}
-	build.Flags().BoolVar(&tiny, "tiny", false, "the tiny image: a static shell, from this machine's busybox")
-	return group(&cobra.Command{Use: "image", Short: "Images of the docker wall"}, build)
 }
 
 func (c *cli) tokenCommand() *cobra.Command {

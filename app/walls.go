@@ -109,8 +109,8 @@ func (a *App) defaultWall(ctx context.Context) (sandbox.Wall, error) {
 }
 
 // defaultImage returns the image of a session that names none: the configured
-// one, the standard one where it was built, else the tiny one, which is made on
-// the spot.
+// one, the standard one where it was built, else the tiny one, which a session
+// makes when it is not there.
 func (a *App) defaultImage(ctx context.Context) (string, error) {
 	if image := a.o.Config.Sandbox.Image; image != "" {
 		return image, nil
@@ -122,11 +122,7 @@ func (a *App) defaultImage(ctx context.Context) (string, error) {
 	if ok, err := a.docker.ImageExists(ctx, standard); err != nil || ok {
 		return standard, err
 	}
-	return a.buildTiny(ctx)
-}
-
-func (a *App) buildTiny(ctx context.Context) (string, error) {
-	return a.docker.ImportTiny(ctx, func(step string) { a.log.Info("tiny image", "step", step) })
+	return a.docker.TinyImage(), nil
 }
 
 // about answers what the new-session dialog asks.
@@ -134,7 +130,7 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	walls := a.probeWalls(ctx)
 	out := httpapi.About{
 		Version: Version, Commit: Commit(), Instance: a.identity.instance, DataDir: a.o.DataDir, PID: os.Getpid(),
-		StartedAt: a.started, Models: []httpapi.ModelInfo{{Name: demoModel, Label: "Demo"}}, DefaultModel: a.defaultModel(), Window: a.o.Window != nil, Walls: walls, Images: []string{},
+		StartedAt: a.started, Home: home(), Models: []httpapi.ModelInfo{{Name: demoModel, Label: "Demo"}}, DefaultModel: a.defaultModel(), Window: a.o.Window != nil, Walls: walls, Images: []string{},
 	}
 	for _, p := range agent.Presets() {
 		out.Agents = append(out.Agents, httpapi.AgentInfo{Name: p.Name, Description: p.Description, Tools: p.Tools(a.tools).Names()})
@@ -150,14 +146,25 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	out.DefaultImage = a.docker.TinyImage()
-	if a.o.Config.Sandbox.Image != "" {
-		out.DefaultImage = a.o.Config.Sandbox.Image
+	if image, err := a.defaultImage(ctx); err == nil {
+		out.DefaultImage = image
 	}
 	if images, err := a.docker.Images(ctx); err == nil {
-		out.Images = images
+		for _, img := range images {
+			out.Images = append(out.Images, img.Ref)
+		}
 	}
 	return out
+}
+
+// home returns where the one who runs this has their files, or "" where nobody
+// knows.
+func home() string {
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return dir
 }
 
 // doctor looks at everything that a session needs, by using it.

@@ -64,7 +64,9 @@ func (m *memory) stats(s *wire.Stats) {
 	}
 }
 
-// procStats adds up the processes of the guest's own pid namespace.
+// procStats adds up the processes of the guest's own pid namespace. What a
+// process that has ended used is counted by the one that reaped it, so that the
+// sum of processor time only grows.
 func procStats(s *wire.Stats) {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -81,11 +83,12 @@ func procStats(s *wire.Stats) {
 		if len(f) < 22 {
 			continue
 		}
-		user, _ := strconv.ParseInt(f[11], 10, 64)
-		system, _ := strconv.ParseInt(f[12], 10, 64)
-		pages, _ := strconv.ParseInt(f[21], 10, 64)
 		const tick = time.Second / 100 // USER_HZ is 100 on every Linux that matters here
-		s.CPU += time.Duration(user+system) * tick
+		for _, ticks := range f[11:15] { // in user and kernel mode, then the same of reaped children
+			n, _ := strconv.ParseInt(ticks, 10, 64)
+			s.CPU += time.Duration(n) * tick
+		}
+		pages, _ := strconv.ParseInt(f[21], 10, 64)
 		s.Memory += pages * int64(os.Getpagesize())
 		s.PIDs++
 	}

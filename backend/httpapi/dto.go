@@ -256,8 +256,8 @@ type FileView struct {
 }
 
 // TerminalSocket is a text message of a terminal's socket. Output travels in
-// binary ones: the offset of the data, 8 bytes big-endian, then the data. A
-// binary message of the client is input.
+// binary ones: the offset of the data, 8 bytes big-endian, then the data; one
+// without data says nothing. A binary message of the client is input.
 //
 //	server: terminal{terminal} at first, and whenever it changes · error{error}
 //	client: resize{cols, rows}
@@ -343,12 +343,19 @@ type Check struct {
 }
 
 // Container is the card of a session's sandbox, read back from the engine, the
-// kernel and the guest.
+// kernel and the guest. Uptime counts from Description.StartedAt; the generation
+// is the Session's; whom commands run as is in Hello, by number and name, as the
+// guest has read it from the kernel.
+//
+// Stats.CPU is the processor time in nanoseconds that the sandbox has used since
+// it started. Two readings give its load, where 100 is one whole processor:
+// 100 × (cpu₂ − cpu₁) / (observed_at₂ − observed_at₁ in nanoseconds). A start in
+// between begins anew: a difference below 0 says nothing.
 type Container struct {
 	Condition   sandbox.Condition    `json:"condition"`
 	Description *sandbox.Description `json:"description"`
-	Hello       *wire.Hello          `json:"hello"`
-	Stats       *wire.Stats          `json:"stats"`
+	Hello       *wire.Hello          `json:"hello"` // null while no call can be made
+	Stats       *wire.Stats          `json:"stats"` // the same
 	Error       string               `json:"error"` // why a part is missing
 }
 
@@ -390,9 +397,4 @@ type Frame struct {
 	Error     *ErrorBody   `json:"error,omitempty"`
 	Dirs      []string     `json:"dirs,omitempty"`
 	Build     *Build       `json:"build,omitempty"`
-}
-
-// Image names an image that was made.
-type Image struct {
-	Image string `json:"image"`
 }

@@ -55,7 +55,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	c.SetReadLimit(64 << 10)
+	c.SetReadLimit(1 << 20) // 256 long paths
 	ctx, cancel := s.o.Token.until(r.Context())
 	defer cancel()
 
@@ -80,7 +80,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}()
-	sock := &eventSocket{server: s, conn: c, after: map[string]int64{}, sent: map[string][]byte{}}
+	sock := &eventSocket{server: s, files: filesWatch{server: s}, conn: c, after: map[string]int64{}, sent: map[string][]byte{}, built: map[string][]byte{}}
 	err = sock.serve(ctx, wants)
 	if err != nil && !errors.Is(err, context.Canceled) && websocket.CloseStatus(err) == -1 {
 		s.o.Log.Debug("events socket", "err", err)
@@ -93,8 +93,10 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 type eventSocket struct {
 	server *Server
 	conn   *websocket.Conn
+	files  filesWatch
 	after  map[string]int64  // by subscribed session: the last seq sent
 	sent   map[string][]byte // by session: its last frame
+	built  map[string][]byte // by image: the last frame of its build
 }
 
 func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
@@ -102,6 +104,7 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 	bell, live := s.o.Hub.Subscribe(), s.o.Hub.Listen("")
 	defer bell.Close()
 	defer live.Close()
+	defer e.files.close()
 	ping, fresh := time.NewTicker(pingEvery), time.NewTicker(freshEvery)
 	defer ping.Stop()
 	defer fresh.Stop()
@@ -119,6 +122,9 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 	for _, v := range sessions {
 		e.changed(v)
 	}
+	if err := e.sendBuilds(ctx); err != nil {
+		return err
+	}
 	frames := live.C()
 	var resume <-chan time.Time // set while frames is nil: the last ones are to be paid for
 	for {
@@ -132,11 +138,16 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 			if err = e.sendSessions(ctx); err == nil {
 				err = e.sendEvents(ctx)
 			}
+			if err == nil {
+				err = e.sendBuilds(ctx)
+			}
 		case <-frames:
 			var sent int
 			if sent, err = e.sendLive(ctx, live); sent > 0 {
 				frames, resume = nil, time.After(time.Duration(sent)*time.Second/liveRate)
 			}
+		case f := <-e.files.frames:
+			err = e.send(ctx, f)
 		case <-resume:
 			frames, resume = live.C(), nil
 		case <-fresh.C:
@@ -173,6 +184,15 @@ func (e *eventSocket) want(ctx context.Context, f Frame) error {
 	case "unsubscribe":
 		delete(e.after, f.SessionID)
 		return nil
+	case "watch_files":
+		v, err := e.server.o.Sessions.View(ctx, f.SessionID)
+		if err == nil || len(f.Dirs) == 0 { // an end needs no session
+			err = e.files.set(ctx, v.ID, f.Dirs)
+		}
+		if err != nil {
+			return e.sendError(ctx, f.SessionID, err)
+		}
+		return nil
 	}
 	return e.sendError(ctx, f.SessionID, errBody)
 }
@@ -201,6 +221,25 @@ func (e *eventSocket) changed(v Session) bool {
 	}
 	e.sent[v.ID] = body
 	return true
+}
+
+// sendBuilds sends every build that differs from its last frame: as it stands
+// now, so that a window that missed a step has its end all the same.
+func (e *eventSocket) sendBuilds(ctx context.Context) error {
+	for _, b := range e.server.o.Images.Builds() {
+		body, err := json.Marshal(b)
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(body, e.built[b.Image]) {
+			continue
+		}
+		e.built[b.Image] = body
+		if err := e.send(ctx, Frame{Type: "build", Build: &b}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e *eventSocket) sendEvents(ctx context.Context) error {

@@ -24,7 +24,7 @@ func serve(t *testing.T, asked *int) string {
 		Assets: fstest.MapFS{"index.html": {Data: []byte("<title>Glovebox</title>")}, "assets/a.js": {Data: []byte("1")}},
 		About:  func(context.Context) About { *asked++; return About{Version: "test"} },
 		Rotate: func() (string, error) { return "fedcba9876543210", nil },
-		Tiny:   func(context.Context) (string, error) { *asked++; return "glovebox/tiny:test", nil },
+		Images: &asking{asked},
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,6 +41,17 @@ func serve(t *testing.T, asked *int) string {
 	})
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
+}
+
+// asking is an Imager that counts the commands that reach it.
+type asking struct{ asked *int }
+
+func (a *asking) Images(context.Context) Images { return Images{} }
+func (a *asking) Builds() []Build               { return nil }
+func (a *asking) Build(string) (Build, error)   { *a.asked++; return Build{}, nil }
+func (a *asking) Cancel(context.Context, string) (Build, error) {
+	*a.asked++
+	return Build{}, nil
 }
 
 type attempt struct {
@@ -87,7 +98,7 @@ func (a attempt) send(t *testing.T, port string) *http.Response {
 func TestGuard_refuses(t *testing.T) {
 	asked := 0
 	port := serve(t, &asked)
-	const about, tiny, events = "/api/v1/about", "/api/v1/images/tiny", "/api/v1/events"
+	const about, build, events = "/api/v1/about", "/api/v1/images/build", "/api/v1/events"
 	good := "glovebox.v1, token." + testToken
 	for _, c := range []struct {
 		name string
@@ -110,10 +121,10 @@ func TestGuard_refuses(t *testing.T) {
 		{"a wrong token", attempt{path: about, token: "0123456789abcdee"}, 401},
 		{"an empty token", attempt{path: about, token: " "}, 401},
 		{"the token in the address", attempt{path: about + "?token=" + testToken}, 401},
-		{"no token and no origin, posting", attempt{method: "POST", path: tiny}, 401},
-		{"a form's text", attempt{method: "POST", path: tiny, token: testToken, contentType: "text/plain", body: "{}"}, 415},
-		{"a form", attempt{method: "POST", path: tiny, token: testToken, contentType: "application/x-www-form-urlencoded", body: "a=b"}, 415},
-		{"no content type", attempt{method: "POST", path: tiny, token: testToken, body: "{}"}, 415},
+		{"no token and no origin, posting", attempt{method: "POST", path: build}, 401},
+		{"a form's text", attempt{method: "POST", path: build, token: testToken, contentType: "text/plain", body: "{}"}, 415},
+		{"a form", attempt{method: "POST", path: build, token: testToken, contentType: "application/x-www-form-urlencoded", body: "a=b"}, 415},
+		{"no content type", attempt{method: "POST", path: build, token: testToken, body: "{}"}, 415},
 		{"posting to the page", attempt{method: "POST", path: "/"}, 401},
 		{"a socket without a token", attempt{path: events, protocol: "glovebox.v1"}, 401},
 		{"a socket with a wrong token", attempt{path: events, protocol: "glovebox.v1, token.wrong"}, 401},
@@ -155,7 +166,7 @@ func TestGuard_lets(t *testing.T) {
 			}
 		}
 	}
-	if resp := (attempt{method: "POST", path: "/api/v1/images/tiny", token: testToken}).send(t, port); resp.StatusCode != 202 {
+	if resp := (attempt{method: "POST", path: "/api/v1/images/build", token: testToken}).send(t, port); resp.StatusCode != 202 {
 		t.Errorf("POST without a body: status %d, want 202", resp.StatusCode)
 	}
 	if asked != 7 {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/session"
@@ -45,12 +46,17 @@ func (s *Server) table() []route {
 		{"GET", "/doctor", "Check what a session needs, by using it.", nil, Doctor{}, s.doctor},
 		{"GET", "/openapi.json", "This document.", nil, nil, s.openapi},
 		{"GET", "/events", "Upgrade to the events socket; its messages are frames.", nil, Frame{}, s.events},
-		{"POST", "/images/tiny", "Make the tiny image.", nil, Image{}, s.buildTiny},
+		{"GET", "/images", "List the images of the docker wall, and their builds.", nil, Images{}, s.listImages},
+		{"POST", "/images/build", "Build an image in the background, or join the build that runs.", BuildRequest{}, Build{}, s.buildImage},
+		{"POST", "/images/build/cancel", "Cancel a build; nothing of it is left then.", BuildRequest{}, Build{}, s.cancelBuild},
 		{"POST", "/window/folder", "Pick a directory in the desktop window's dialog.", FolderRequest{}, FolderResponse{}, inWindow(s, pickFolder)},
 		{"POST", "/window/link", "Open an address in the system's browser.", LinkRequest{}, nil, inWindow(s, openLink)},
 		{"POST", "/window/notify", "Show a notification of the system.", NotifyRequest{}, nil, inWindow(s, notify)},
 		{"POST", "/window/show", "Bring the desktop window to the front.", nil, nil, inWindow(s, showWindow)},
 		{"POST", "/token", "Make a new token and end the sockets of the former one.", nil, nil, s.rotateToken},
+
+		{"GET", "/dirs", "List the directories in ?path=DIR of the server's machine, or in its owner's home.", nil, Dirs{}, s.dirs},
+		{"POST", "/dirs", "Make a directory on the server's machine, where a workspace may be.", MakeDirRequest{}, Dirs{}, s.makeDir},
 
 		{"POST", "/interrupt", "Stop every turn that runs or waits.", nil, Stopped{}, s.interruptAll},
 		{"GET", "/sessions", "List the sessions, newest first.", nil, []Session{}, s.listSessions},
@@ -59,6 +65,7 @@ func (s *Server) table() []route {
 		{"PATCH", "/sessions/{id}", "Rename a session.", RenameRequest{}, done, s.renameSession},
 		{"GET", "/sessions/{id}/events", "Read a page of a session's log, after ?after=SEQ.", nil, []task.Event{}, s.sessionEvents},
 		{"GET", "/sessions/{id}/container", "Read a sandbox's card back from the engine, the kernel and the guest.", nil, Container{}, s.container},
+		{"GET", "/sessions/{id}/logs", "Read the last ?tail=N lines that a sandbox's own process wrote, also after its end.", nil, Logs{}, s.logs},
 		{"POST", "/sessions/{id}/messages", "Send a message, which starts a turn or joins the running one.", MessageRequest{}, done, s.sendMessage},
 		{"POST", "/sessions/{id}/approvals/{call}", "Decide about a call that waits.", DecisionRequest{}, done, s.decide},
 		{"POST", "/sessions/{id}/interrupt", "Stop the turn.", nil, done, s.command((*session.Service).Interrupt)},
@@ -67,10 +74,19 @@ func (s *Server) table() []route {
 		{"POST", "/sessions/{id}/attach", "Reconnect to the sandbox, and start it when it is stopped.", nil, done, s.command((*session.Service).Attach)},
 		{"POST", "/sessions/{id}/start", "The same as attach, by the word that a stopped sandbox's button has.", nil, done, s.command((*session.Service).Attach)},
 		{"POST", "/sessions/{id}/stop", "Stop the sandbox and keep its contents.", nil, done, s.command((*session.Service).Stop)},
+		{"POST", "/sessions/{id}/restart", "Stop the sandbox and start the same one again, with its contents.", nil, done, s.command((*session.Service).Restart)},
 		{"POST", "/sessions/{id}/release", "Let go of the sandbox: remove, keep or stop it.", ReleaseRequest{}, done, s.release},
 		{"POST", "/sessions/{id}/reprovision", "Make a new sandbox for a session whose own is gone.", nil, done, s.command((*session.Service).Reprovision)},
 		{"POST", "/sessions/{id}/close", "End the session and remove its sandbox.", nil, done, s.command((*session.Service).Close)},
 		{"POST", "/sessions/{id}/tools", "Make one tool call by hand and wait for its result.", ToolRequest{}, ToolResponse{}, s.callTool},
+		{"GET", "/sessions/{id}/terminals", "List a session's terminals.", nil, []execenv.Terminal{}, s.listTerminals},
+		{"POST", "/sessions/{id}/terminals", "Open a terminal; it goes on without a view.", execenv.TerminalRequest{}, execenv.Terminal{}, s.openTerminal},
+		{"DELETE", "/sessions/{id}/terminals/{terminal}", "End all processes of a terminal and forget it.", nil, done, s.closeTerminal},
+		{"GET", "/sessions/{id}/terminals/{terminal}/socket", "Upgrade to a view of a terminal, of its output after ?after=OFFSET.", TerminalSocket{}, TerminalSocket{}, s.viewTerminal},
+		{"GET", "/sessions/{id}/files", "List a directory of a sandbox, ?path=DIR, or its workspace.", nil, Listing{}, s.listFiles},
+		{"GET", "/sessions/{id}/files/view", "Show a file of a sandbox, ?path=FILE.", nil, FileView{}, s.viewFile},
+		{"GET", "/sessions/{id}/files/raw", "Download a file of a sandbox, ?path=FILE.", nil, nil, s.rawFile},
+		{"GET", "/sessions/{id}/isolation", "Run the same probe on the host and in the sandbox.", nil, Isolation{}, s.isolation},
 		{"GET", "/sessions/{id}/exec", "Upgrade to a socket that runs one command.", ExecRequest{}, ExecResult{}, s.exec},
 	}
 }
@@ -152,15 +168,6 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) doctor(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, s.o.Doctor(r.Context()))
-}
-
-func (s *Server) buildTiny(w http.ResponseWriter, r *http.Request) {
-	ref, err := s.o.Tiny(r.Context())
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	reply(w, http.StatusAccepted, Image{Image: ref})
 }
 
 // rotateToken makes a new token, which only the owner of the data directory can

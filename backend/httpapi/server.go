@@ -28,14 +28,18 @@ type Options struct {
 	Hosts    []string // extra Host values that are ours, with port; loopback ones are known
 	About    func(ctx context.Context) About
 	Doctor   func(ctx context.Context) Doctor
-	Tiny     func(ctx context.Context) (ref string, err error) // builds the tiny image
-	Rotate   func() (token string, err error)                  // stores a new token
-	Window   Window                                            // nil where there is none
-	Assets   fs.FS                                             // the UI
-	Built    bool                                              // whether Assets is the UI, or only a placeholder
-	Version  string
-	Instance string
-	Log      *slog.Logger
+	Images   Imager
+	Rotate   func() (token string, err error) // stores a new token
+	Home     string                           // where the one who runs the server has their files
+	// Workspace says why a directory of this machine cannot be a workspace: a
+	// *sandbox.FieldError.
+	Workspace func(dir string) error
+	Window    Window // nil where there is none
+	Assets    fs.FS  // the UI
+	Built     bool   // whether Assets is the UI, or only a placeholder
+	Version   string
+	Instance  string
+	Log       *slog.Logger
 }
 
 // Server is described at the package.

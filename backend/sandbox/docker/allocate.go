@@ -28,9 +28,17 @@ func (p *Provider) Allocate(ctx context.Context, rootTaskID string, spec sandbox
 }
 
 // AllocateWithProgress is Allocate that tells its steps: "create", "start" and
-// "guest ready", each when it is done.
+// "guest ready", each when it is done. Before them come those of the tiny image,
+// each when it begins, where that is asked for and has to be made.
 func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (h sandbox.Handle, err error) {
 	begun := time.Now()
+	done := func(name string) { report(sandbox.Step{Name: name, At: time.Now()}) }
+	if err := p.check(spec); err != nil { // before anything is made
+		return h, err
+	}
+	if err := p.ensureTiny(ctx, spec, done); err != nil {
+		return h, err
+	}
 	pl, err := p.plan(ctx, rootTaskID, spec)
 	if err != nil {
 		return h, err
@@ -48,7 +56,6 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 	if err != nil {
 		return h, err
 	}
-	done := func(name string) { report(sandbox.Step{Name: name, At: time.Now()}) }
 
 	id, err := p.create(ctx, pl, guest, b)
 	if err != nil {

@@ -25,12 +25,21 @@ func (p *Provider) Probe(ctx context.Context) error {
 
 // Check finds the faults of a spec as Allocate does, and makes nothing: the
 // name of an image's user, which only a container can tell, is left to Allocate.
+// The tiny image need not be there, where it can be made.
 func (p *Provider) Check(ctx context.Context, spec sandbox.Spec) error {
 	if err := p.Probe(ctx); err != nil {
 		return err
 	}
 	if spec.User == "image" {
 		spec.User = "host"
+	}
+	if missing, err := p.tinyMissing(ctx, spec); err != nil {
+		return err
+	} else if missing {
+		if _, err := staticBusybox(); err != nil {
+			return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("%s cannot be made: %v", p.TinyImage(), err)}
+		}
+		return p.check(spec)
 	}
 	_, err := p.plan(ctx, "check", spec)
 	return err

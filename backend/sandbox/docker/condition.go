@@ -83,8 +83,9 @@ func (p *Provider) observe(ctx context.Context, id string) (sandbox.Condition, e
 		return sandbox.Condition{}, err
 	}
 	seen := condition(c.State)
-	if seen.Cause == sandbox.CauseKilled && p.stoppedByHand(ctx, c) {
-		seen.Cause = sandbox.CauseByHand
+	switch seen.Cause {
+	case sandbox.CauseKilled, sandbox.CauseOutOfMemory:
+		seen.Cause = p.killedBy(ctx, c, seen.Cause)
 	}
 	return seen, nil
 }

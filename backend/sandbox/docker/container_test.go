@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -373,19 +372,6 @@ func TestAwaitGuest_saysWhyThereIsNone(t *testing.T) {
 	}
 	if took := time.Since(begun); took > guestTimeout/2 {
 		t.Errorf("that took %v", took)
-	}
-}
-
-func TestLogs(t *testing.T) {
-	p := ownProvider(t)
-	h := mustAllocate(t, p, sandbox.Spec{Workspace: t.TempDir()})
-	body, err := p.Logs(t.Context(), refOf(t, h), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer body.Close()
-	if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), h.GuestID) {
-		t.Errorf("Logs = %q, %v", text, err)
 	}
 }
 

@@ -43,6 +43,7 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 		Network:     string(sandbox.NetworkNone),
 		User:        guestUser(c),
 	}
+	d.Commands = p.commands(ctx, c)
 	d.StartedAt, _ = time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	if c.HostConfig.NetworkMode != "none" {
 		d.Network = string(sandbox.NetworkOpen)

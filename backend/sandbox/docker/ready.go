@@ -1,17 +1,14 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -84,36 +81,4 @@ func (p *Provider) explainExit(ctx context.Context, id string, code int64) error
 		}
 	}
 	return fmt.Errorf("the container %s ended with code %d before its guest answered%s: %w", id[:12], code, said, sandbox.ErrStopped)
-}
-
-// logs returns the last lines that a container's guest wrote.
-func (p *Provider) logs(ctx context.Context, id string, tail int) (string, error) {
-	return call(ctx, p, "read the container's log", readTimeout, func(ctx context.Context) (string, error) {
-		body, err := p.engine.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(tail)})
-		if err != nil {
-			return "", err
-		}
-		defer body.Close()
-		var text bytes.Buffer
-		if _, err := stdcopy.StdCopy(&text, &text, io.LimitReader(body, 4<<20)); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return "", err
-		}
-		return text.String(), nil
-	})
-}
-
-// Logs returns the last lines that the guest wrote; see sandbox.Logger.
-func (p *Provider) Logs(ctx context.Context, ref sandbox.Ref, tail int) (io.ReadCloser, error) {
-	id, err := p.containerID(ref)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := p.inspect(ctx, id); err != nil {
-		return nil, err
-	}
-	text, err := p.logs(ctx, id, tail)
-	if err != nil {
-		return nil, err
-	}
-	return io.NopCloser(strings.NewReader(text)), nil
 }

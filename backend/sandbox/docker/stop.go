@@ -74,33 +74,55 @@ func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
 	}
 }
 
-// stoppedByHand reports whether somebody had the engine stop a container that
-// ended by SIGKILL. An engine's stop ends so, because the guest ignores the
-// polite signal; only the engine's log of events tells it from a kill.
-func (p *Provider) stoppedByHand(ctx context.Context, c container.InspectResponse) bool {
-	stopped, err := call(ctx, p, "read the engine's events", readTimeout, func(ctx context.Context) (bool, error) {
+// signalled is how long before the end of a container its signal is looked for.
+const signalled = 2 * time.Second
+
+// killedBy says why a container ended by SIGKILL. An engine's stop ends so,
+// because the guest ignores the polite signal; and an engine's mark of a full
+// memory may be of a command that ended long before. Only the engine's log of
+// events tells them apart: a stop ends with its own event, and a kill by hand
+// begins with one, which the kernel's has not. cause is the answer where the
+// engine has no better.
+func (p *Provider) killedBy(ctx context.Context, c container.InspectResponse, cause string) string {
+	since := c.State.FinishedAt
+	if ended, err := time.Parse(time.RFC3339Nano, since); err == nil {
+		since = ended.Add(-signalled).Format(time.RFC3339Nano)
+	}
+	better, err := call(ctx, p, "read the engine's events", readTimeout, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, failed := p.engine.Events(ctx, events.ListOptions{
-			Since: c.State.FinishedAt,
+			Since: since,
 			Until: time.Now().Add(time.Millisecond).Format(time.RFC3339Nano),
 			Filters: filters.NewArgs(
 				filters.Arg("container", c.ID),
+				filters.Arg("event", string(events.ActionStart)),
+				filters.Arg("event", string(events.ActionKill)),
 				filters.Arg("event", string(events.ActionStop)),
 			),
 		})
-		stopped := false
+		found := cause
 		for {
 			select {
-			case <-stream:
-				stopped = true
+			case e := <-stream:
+				switch {
+				case e.Action == events.ActionStart: // what came before is of another run
+					found = cause
+				case e.Action == events.ActionStop:
+					found = sandbox.CauseByHand
+				case e.Action == events.ActionKill && e.Actor.Attributes["signal"] == "9" && found != sandbox.CauseByHand:
+					found = sandbox.CauseKilled
+				}
 			case err := <-failed: // the client's goroutine has ended
 				if errors.Is(err, io.EOF) {
 					err = nil
 				}
-				return stopped, err
+				return found, err
 			}
 		}
 	})
-	return err == nil && stopped
+	if err != nil {
+		return cause
+	}
+	return better
 }

@@ -3,6 +3,7 @@ package docker
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"debug/elf"
 	"encoding/json"
@@ -17,6 +18,8 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // tinyRepository is the name of the image that ImportTiny makes.
@@ -49,12 +52,19 @@ func (p *Provider) ImageExists(ctx context.Context, ref string) (bool, error) {
 
 // ImportTiny makes the tiny image: the host's static busybox and the few files
 // that a shell needs, without a registry and in about a second. progress, which
-// may be nil, is told each step. An image that is there already is left alone.
+// may be nil, is told each step. An image that is there already is left alone,
+// and whoever comes while another makes it waits for that. When ctx ends first,
+// nothing is left of it.
 func (p *Provider) ImportTiny(ctx context.Context, progress func(step string)) (ref string, err error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
 	ref = p.TinyImage()
+	unlock, err := p.starting.lock(ctx, "image "+ref)
+	if err != nil {
+		return ref, fmt.Errorf("make %s: %w", ref, err)
+	}
+	defer unlock()
 	there, err := p.ImageExists(ctx, ref)
 	if err != nil || there {
 		return ref, err
@@ -65,8 +75,16 @@ func (p *Provider) ImportTiny(ctx context.Context, progress func(step string)) (
 		return ref, fmt.Errorf("make %s: %w", ref, err)
 	}
 	progress("import " + ref)
-	_, err = call(ctx, p, "import "+ref, createTimeout, func(ctx context.Context) (struct{}, error) {
-		answer, err := p.engine.ImageImport(ctx, image.ImportSource{Source: bytes.NewReader(root), SourceName: "-"}, ref, image.ImportOptions{
+	return ref, p.importRoot(ctx, ref, root)
+}
+
+// importRoot makes an image of a root tree. The end of ctx breaks off the tree,
+// which the engine then refuses; where it had all of it already, the image is
+// removed again.
+func (p *Provider) importRoot(ctx context.Context, ref string, root []byte) error {
+	_, err := call(context.WithoutCancel(ctx), p, "import "+ref, createTimeout, func(limited context.Context) (struct{}, error) {
+		source := image.ImportSource{Source: &brokenOff{ctx, bytes.NewReader(root)}, SourceName: "-"}
+		answer, err := p.engine.ImageImport(limited, source, ref, image.ImportOptions{
 			Message: "glovebox tiny image",
 			Changes: []string{"ENV " + tinyPath, `CMD ["/bin/sh"]`, "WORKDIR /workspace"},
 		})
@@ -76,7 +94,47 @@ func (p *Provider) ImportTiny(ctx context.Context, progress func(step string)) (
 		defer answer.Close()
 		return struct{}{}, importResult(answer)
 	})
-	return ref, err
+	if ctx.Err() == nil {
+		return err
+	}
+	if err == nil {
+		p.detached(ctx, func(ctx context.Context) error {
+			_, err := p.engine.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
+			return err
+		})
+	}
+	return fmt.Errorf("import %s: %w", ref, ctx.Err())
+}
+
+// brokenOff is a reader that fails as soon as ctx has ended.
+type brokenOff struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (b *brokenOff) Read(buf []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(buf)
+}
+
+// ensureTiny makes the tiny image when a spec asks for it and it is not there.
+func (p *Provider) ensureTiny(ctx context.Context, spec sandbox.Spec, progress func(step string)) error {
+	missing, err := p.tinyMissing(ctx, spec)
+	if err != nil || !missing {
+		return err
+	}
+	_, err = p.ImportTiny(ctx, progress)
+	return err
+}
+
+func (p *Provider) tinyMissing(ctx context.Context, spec sandbox.Spec) (bool, error) {
+	if cmp.Or(spec.Image, p.opts.DefaultImage) != p.TinyImage() {
+		return false, nil
+	}
+	there, err := p.ImageExists(ctx, p.TinyImage())
+	return !there, err
 }
 
 // importResult reads the engine's stream to its end: a fault comes inside a

@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/glovebox-dev/glovebox/backend/httpapi"
+)
+
+func (c *cli) imageCommand() *cobra.Command {
+	var tiny bool
+	build := &cobra.Command{
+		Use:   "build",
+		Short: "Build an image on this machine",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !tiny {
+				return usageError{errors.New("only the tiny image can be built in this version: glovebox image build --tiny")}
+			}
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				return c.build(cmd.Context(), client, tinyRecipe)
+			})
+		},
+	}
+	build.Flags().BoolVar(&tiny, "tiny", false, "the tiny image: a static shell, from this machine's busybox")
+	return group(&cobra.Command{Use: "image", Short: "Images of the docker wall"}, build)
+}
+
+// build starts the build of an image, or joins the one that runs, and prints its
+// steps. An interrupt cancels the build.
+func (c *cli) build(ctx context.Context, client *apiClient, image string) error {
+	conn, err := client.dial(ctx, "/events")
+	if err != nil {
+		return err
+	}
+	defer conn.CloseNow()
+	var started httpapi.Build
+	if err := client.call(ctx, "POST", "/images/build", httpapi.BuildRequest{Image: image}, &started); err != nil {
+		return err
+	}
+	printed := 0
+	for {
+		_, data, err := conn.Read(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return cancelBuild(ctx, client, image)
+		case err != nil:
+			return fmt.Errorf("the server went away: %w", err)
+		}
+		var f httpapi.Frame
+		if err := json.Unmarshal(data, &f); err != nil {
+			return fmt.Errorf("a frame of the server: %w", err)
+		}
+		if f.Build == nil || f.Build.Image != image || f.Build.StartedAt.Before(started.StartedAt) {
+			continue
+		}
+		for ; printed < len(f.Build.Log) && f.Build.State != httpapi.BuildFailed; printed++ {
+			fmt.Fprintln(c.out, printable(f.Build.Log[printed]))
+		}
+		switch f.Build.State {
+		case httpapi.BuildDone:
+			_, err := fmt.Fprintf(c.out, "%s, %d ms\n", f.Build.Ref, f.Build.EndedAt.Sub(f.Build.StartedAt).Milliseconds())
+			return err
+		case httpapi.BuildFailed:
+			return errors.New(f.Build.Error)
+		case httpapi.BuildCancelled:
+			return fmt.Errorf("the build of %s was cancelled", f.Build.Ref)
+		}
+	}
+}
+
+// cancelBuild cancels what an interrupted verb was waiting for. A build that has
+// ended meanwhile needs none.
+func cancelBuild(ctx context.Context, client *apiClient, image string) error {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := client.call(late, "POST", "/images/build/cancel", httpapi.BuildRequest{Image: image}, nil)
+	var api *apiError
+	if err != nil && !(errors.As(err, &api) && api.Code == "no_build") {
+		return errors.Join(ctx.Err(), err)
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,86 @@
+package lifetime
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+)
+
+// Restart stops a root task's sandbox and starts the same one again, with its
+// contents. Nothing comes between the two, and once begun neither is given up
+// when ctx ends: a sandbox that was only stopped would be half a restart. The
+// states are shown as they come, stopped and then ready. One that is stopped or
+// paused is started. The errors are those of Stop and Attach.
+func (m *Manager) Restart(ctx context.Context, rootTaskID string) (Binding, error) {
+	ctx, done, err := m.begin(context.WithoutCancel(ctx))
+	if err != nil {
+		return Binding{}, err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	return m.bindings.do(ctx, "restart "+rootTaskID, func() (Binding, error) {
+		unlock, err := m.acquire(ctx, r)
+		if err != nil {
+			return Binding{}, err
+		}
+		defer unlock()
+		rec, ok, err := m.live(ctx, rootTaskID)
+		switch {
+		case err != nil:
+			return Binding{}, err
+		case !ok || rec.Ref == "" || rec.State == sandbox.StateReleasing:
+			return Binding{}, errNone(rootTaskID)
+		}
+		if rec.State != sandbox.StateStopped {
+			if err := m.stop(ctx, r, rec); err != nil {
+				return Binding{}, err
+			}
+			m.mu.Lock()
+			rec = r.rec // as the stop has written it
+			m.mu.Unlock()
+		}
+		return m.attach(ctx, r, rec)
+	})
+}
+
+// maxLogs bounds what Logs returns.
+const maxLogs = 1 << 20
+
+// Logs returns the last lines that the own process of a root task's sandbox
+// wrote, also of one that has stopped: that is when they are asked for.
+func (m *Manager) Logs(ctx context.Context, rootTaskID string, tail int) (string, error) {
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	rec, ok, err := m.live(ctx, rootTaskID)
+	if err != nil {
+		return "", err
+	}
+	if !ok || rec.Ref == "" {
+		return "", errNone(rootTaskID)
+	}
+	p, err := m.provider(rec.Wall)
+	if err != nil {
+		return "", err
+	}
+	l, ok := p.(sandbox.Logger)
+	if !ok {
+		return "", fmt.Errorf("read the log of a %s sandbox: %w", rec.Wall, sandbox.ErrUnsupported)
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	body, err := l.Logs(ctx, rec.Ref, tail)
+	if err != nil {
+		return "", fmt.Errorf("read the sandbox's log: %w", err)
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxLogs))
+	if err != nil {
+		return "", fmt.Errorf("read the sandbox's log: %w", err)
+	}
+	return string(text), nil
+}
