@@ -54,6 +54,7 @@ type Options struct {
 	// ReleaseLocal ends what a session's commands have left running on the host
 	// itself. For a session that never ran there it does nothing.
 	ReleaseLocal func(rootTaskID string) error
+	HostRunner   execenv.Runner // of this machine, for what a sandbox is compared with
 	Log          *slog.Logger
 }
 

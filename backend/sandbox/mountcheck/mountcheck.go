@@ -83,6 +83,31 @@ func ResolveMounts(spec sandbox.Spec, denied []string) ([]sandbox.Mount, error) 
 	return mounts, nil
 }
 
+// CheckWorkspace returns why dir cannot be a session's workspace: a
+// *sandbox.FieldError, by the same lists as ResolveMounts. dir is absolute; one
+// that is not there yet is judged by where it would be.
+func CheckWorkspace(dir string, denied []string) error {
+	refuse := func(format string, a ...any) error {
+		return &sandbox.FieldError{Field: "workspace", Reason: fmt.Sprintf(format, a...)}
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if real, err = filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
+			real = filepath.Join(real, filepath.Base(dir))
+		}
+	}
+	if err != nil {
+		return refuse("%v", err)
+	}
+	if info, err := os.Stat(real); err == nil && !info.IsDir() {
+		return refuse("%s is not a directory", describe(dir, real))
+	}
+	if why := newDenyList(denied).reason(real); why != "" {
+		return refuse("%s %s; choose a directory that holds only what the sandbox needs", describe(dir, real), why)
+	}
+	return nil
+}
+
 // Workspaces is the one directory of a data directory that holds nothing of the
 // application's own: the workspaces of sessions that named none.
 const Workspaces = "workspaces"
