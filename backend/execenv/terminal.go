@@ -58,9 +58,10 @@ type Terminal struct {
 // TerminalView is one open view of a terminal. Its methods may be called from
 // several goroutines; Next from one.
 type TerminalView interface {
-	// Next waits for output, or for a change of the terminal. It returns io.EOF
-	// once the terminal has ended and all its output was yielded; ErrUnreachable
-	// when the connection broke: the terminal may go on.
+	// Next waits for output, or for a change of the terminal; how the terminal is
+	// comes first of all. Data is valid until the next call. It returns io.EOF once
+	// the terminal has ended and all its output was yielded; ErrUnreachable when
+	// the connection broke: the terminal may go on.
 	Next(ctx context.Context) (TerminalEvent, error)
 
 	// Input types bytes. It blocks while the terminal takes none.

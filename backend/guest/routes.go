@@ -30,6 +30,11 @@ func (g *Guest) routes() http.Handler {
 	mux.HandleFunc("POST "+wire.PathStdin, g.feedCall)
 	mux.HandleFunc("POST "+wire.PathAck, g.ackCall)
 
+	mux.HandleFunc("GET "+wire.PathTerminals, g.listTerminals)
+	mux.HandleFunc("POST "+wire.PathTerminals, g.openTerminal)
+	mux.HandleFunc("DELETE "+wire.PathTerminal, g.closeTerminal)
+	mux.HandleFunc("GET "+wire.PathView, g.viewTerminal)
+
 	if g.files != nil {
 		g.fileRoutes(mux)
 	}
@@ -113,7 +118,7 @@ func fail(w http.ResponseWriter, err error) {
 func (g *Guest) sayHello(w http.ResponseWriter, _ *http.Request) { answer(w, g.hello) }
 
 func (g *Guest) sayStats(w http.ResponseWriter, _ *http.Request) {
-	s := wire.Stats{Calls: g.calls.count()}
+	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running()}
 	g.memory.stats(&s)
 	answer(w, s)
 }

@@ -160,6 +160,8 @@ type Spec struct {
 	Env   []string
 	Dir   string
 	Files [3]*os.File
+
+	Terminal bool // Files[0] becomes the controlling terminal
 }
 
 type spawn struct {
@@ -217,7 +219,7 @@ func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
 		Dir:   s.Dir,
 		Env:   s.Env,
 		Files: []uintptr{s.Files[0].Fd(), s.Files[1].Fd(), s.Files[2].Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: s.Terminal},
 	}
 	var mark *Mark
 	var err error

@@ -599,6 +599,7 @@ export interface Stats {
   pids_limit: number;
   guest_memory: number;
   calls: number;
+  terminals: number;
 }
 
 export type Status =
