@@ -79,7 +79,7 @@ type Request struct {
 type Event struct {
 	Text    string   // appended to the text so far
 	Message *Message // the complete answer; the last event
-	Usage   Usage    // with Message
+	Usage   Usage    // with Message, or with an error, as far as it is known
 }
 
 // Usage counts tokens. Input holds those that were read afresh; those that came

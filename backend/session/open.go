@@ -153,7 +153,7 @@ func resolveWorkspace(dir string) (string, error) {
 // title returns the title of a new session: one line, shortened to what a list
 // can show.
 func title(o Open) string {
-	t := o.Title
+	t := strings.TrimSpace(o.Title)
 	if t == "" {
 		t, _, _ = strings.Cut(strings.TrimSpace(o.Goal), "\n")
 	}

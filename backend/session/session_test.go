@@ -20,6 +20,8 @@ func TestTitle(t *testing.T) {
 		{Open{}, "New session"},
 		{Open{Title: "given", Goal: "goal"}, "given"},
 		{Open{Goal: "  first line\nsecond"}, "first line"},
+		{Open{Title: " of\tmany\nlines\x1b "}, "of many lines"},
+		{Open{Title: "\n", Goal: "goal"}, "goal"},
 		{Open{Goal: strings.Repeat("ж", 100)}, strings.Repeat("ж", 79) + "…"},
 	} {
 		if got := title(c.open); got != c.want {
@@ -76,6 +78,25 @@ func TestLiveBuffers_keepTheNewestPart(t *testing.T) {
 	}
 }
 
+// Text ends with its request: it is in the log then, or was never said.
+func TestLiveBuffers_textEndsWithItsRequest(t *testing.T) {
+	b := newLiveBuffers()
+	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveText, End: 4, Data: "Half"})
+	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveOutput, CallID: "c", Stream: "stdout", End: 1, Data: "x"})
+	b.settle("r", task.LLMRequestStarted{})
+	if got := b.of("r"); len(got) != 2 {
+		t.Errorf("%d parts are left, want 2", len(got))
+	}
+	b.settle("r", task.LLMRequestFinished{Error: "overloaded"})
+	if got := b.of("r"); len(got) != 1 || got[0].Kind != stream.LiveOutput {
+		t.Errorf("left is %+v, want the call's output alone", got)
+	}
+	b.settle("r", task.ToolResultRecorded{CallID: "c"})
+	if got := b.of("r"); len(got) != 0 {
+		t.Errorf("left is %+v, want nothing", got)
+	}
+}
+
 // A gap, as after a slow reader, starts the part afresh: what is shown is
 // contiguous.
 func TestLiveBuffers_gap(t *testing.T) {
@@ -121,6 +142,11 @@ func TestGoesOn(t *testing.T) {
 			task.TaskCreated{}, task.TaskWoken{}, task.ToolCallStarted{CallID: "c"},
 			task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: "silent"},
 		}, true},
+		{"a model that failed, beside a person's call", []task.Payload{
+			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
+			task.ToolCallStarted{CallID: "c", Actor: task.ActorPerson},
+			task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: "no"},
+		}, false},
 		{"a decision that is awaited", []task.Payload{
 			task.TaskCreated{}, task.MessagesAppended{Messages: said(llm.RoleUser)}, task.TaskWoken{},
 			task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeApproval("c")},
