@@ -11,8 +11,8 @@ import (
 // Restart stops a root task's sandbox and starts the same one again, with its
 // contents. Nothing comes between the two, and once begun neither is given up
 // when ctx ends: a sandbox that was only stopped would be half a restart. The
-// states are shown as they come, stopped and then ready. One that is stopped or
-// paused is started. The errors are those of Stop and Attach.
+// states are shown as they come, stopped and then ready. One that is stopped is
+// only started. The errors are those of Stop and Attach.
 func (m *Manager) Restart(ctx context.Context, rootTaskID string) (Binding, error) {
 	ctx, done, err := m.begin(context.WithoutCancel(ctx))
 	if err != nil {

@@ -411,6 +411,43 @@ func TestInspect_tellsStopFromKill(t *testing.T) {
 	}
 }
 
+// A full memory is the cause when it ended the container, and not when it once
+// ended a command.
+func TestInspect_fullMemory(t *testing.T) {
+	p := ownProvider(t)
+	small := map[string]string{"memory": "40m"}
+	h := mustAllocate(t, p, sandbox.Spec{Workspace: t.TempDir(), Resources: small})
+	if out, code := run(t, p, h, "tail /dev/zero"); code == 0 {
+		t.Fatalf("a command has more memory than there is: %s", out)
+	}
+	if err := p.engine.ContainerStop(t.Context(), h.SandboxID, container.StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := p.Inspect(t.Context(), refOf(t, h)); err != nil || c.Cause != sandbox.CauseByHand {
+		t.Errorf("stopped by hand: %+v, %v", c, err)
+	}
+
+	created, err := p.engine.ContainerCreate(t.Context(), &container.Config{
+		Image: p.opts.DefaultImage, Cmd: []string{"tail", "/dev/zero"},
+		Labels: map[string]string{labelInstance: p.opts.Instance, labelSession: "root", labelSandbox: newGuestID()},
+	}, &container.HostConfig{Resources: container.Resources{Memory: 16 << 20, MemorySwap: 16 << 20}}, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, failed := p.engine.ContainerWait(t.Context(), created.ID, container.WaitConditionNextExit)
+	if err := p.start(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case err := <-failed:
+		t.Fatal(err)
+	}
+	if c, err := p.observe(t.Context(), created.ID); err != nil || c.Value != sandbox.StateStopped || c.Cause != sandbox.CauseOutOfMemory {
+		t.Errorf("ended by a full memory: %+v, %v", c, err)
+	}
+}
+
 func TestCondition(t *testing.T) {
 	for _, test := range []struct {
 		state container.State

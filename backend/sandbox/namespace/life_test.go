@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -268,6 +269,12 @@ func TestDescribe_andLogs(t *testing.T) {
 	}
 	if root := os.Getuid() == 0; root != strings.Contains(strings.Join(d.Notes, "\n"), "uid 0") {
 		t.Errorf("notes = %q", d.Notes)
+	}
+	if len(d.Commands) != 1 || d.Commands[0].Does != "logs" {
+		t.Fatalf("commands = %+v", d.Commands)
+	}
+	if out, err := exec.Command("/bin/sh", "-c", d.Commands[0].Text).CombinedOutput(); err != nil || !strings.Contains(string(out), f.box.ID) {
+		t.Errorf("%s: %v\n%s", d.Commands[0].Text, err, out)
 	}
 	r, err := f.Logs(t.Context(), f.ref(), 1)
 	if err != nil {
