@@ -6,6 +6,7 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { WebSocketServer } from "ws";
+import { Place } from "./place.mjs";
 import { about, container, doctor, more, sessions, story } from "./story.mjs";
 
 const DIST = process.env.DIST ?? fileURLToPath(new URL("../dist/", import.meta.url));
@@ -18,6 +19,8 @@ const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", "
 export async function start(port = 0, { empty = false, broken = false, extra = 0 } = {}) {
   const list = empty ? [] : structuredClone([...sessions, ...more(extra)]);
   const logs = new Map(list.map((s) => [s.id, story(s)]));
+  const places = new Map();
+  const place = (id) => places.get(id) ?? places.set(id, new Place()).get(id);
   const posts = [];
   let seq = 100_000;
 
@@ -67,6 +70,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (verb === "archive") api.change(id, { archived: JSON.parse(body).archived });
     if (verb === "close") api.change(id, { status: "ended" });
     if (verb === "retry") api.change(id, { status: "running", retry: null, suspended: "" });
+    const inside = place(id).answer(req.method, verb, url.searchParams, body && JSON.parse(body), session);
+    if (inside && Buffer.isBuffer(inside[1])) return res.writeHead(200, { "Content-Type": "application/octet-stream" }).end(inside[1]);
+    if (inside) return json(...inside);
     if (verb === "container") return json(200, container(session));
     if (verb === "interrupt") {
       setTimeout(() => {
@@ -85,7 +91,22 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     return json(202, { session_id: id });
   });
 
-  const wss = new WebSocketServer({ server, path: "/api/v1/events", handleProtocols: (all) => [...all][0] });
+  const wss = new WebSocketServer({ noServer: true, handleProtocols: (all) => [...all][0] });
+  const ttys = new WebSocketServer({ noServer: true, handleProtocols: (all) => [...all][0] });
+  server.on("upgrade", (req, socket, head) => {
+    const url = new URL(req.url, "http://x");
+    const [, id, terminal] = /^\/api\/v1\/sessions\/([^/]+)\/terminals\/([^/]+)\/socket$/.exec(url.pathname) ?? [];
+    if (url.pathname === "/api/v1/events") wss.handleUpgrade(req, socket, head, (ws) => wss.emit("connection", ws));
+    else if (!id) socket.destroy();
+    else {
+      ttys.handleUpgrade(req, socket, head, (ws) => {
+        const shell = place(id).shells.get(terminal);
+        if (shell) return shell.view(ws, Number(url.searchParams.get("after") ?? 0));
+        ws.send(JSON.stringify({ type: "error", error: { code: "not_found", message: "there is no such terminal", field: "" } }));
+        ws.close();
+      });
+    }
+  });
   const broadcast = (f) => wss.clients.forEach((c) => c.send(JSON.stringify(f)));
   wss.on("connection", (ws) => {
     api.connections++;
@@ -94,6 +115,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     send({ type: "sessions", sessions: list });
     ws.on("message", (data) => {
       const f = JSON.parse(String(data));
+      if (f.type === "watch_files") place(f.session_id).watched = f.dirs ?? [];
       if (f.type !== "subscribe") return;
       for (const e of logs.get(f.session_id) ?? []) {
         if (e.seq > (f.after ?? 0)) send({ type: "event", session_id: f.session_id, event: e });
@@ -120,15 +142,27 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       logs.get(id).push(e);
       broadcast({ type: "event", session_id: id, event: e });
     },
+    /** fill puts events into a session's log that nobody is told of. */
+    fill(id, bodies) {
+      for (const [kind, body] of bodies) logs.get(id).push({ seq: ++seq, task_id: id, root_task_id: id, kind, at: new Date().toISOString(), generation: 1, body });
+    },
     live: (f) => broadcast({ type: "live", live: { task_id: f.session_id, stream: "", call_id: "", ...f } }),
     change(id, patch) {
       const s = list.find((o) => o.id === id);
       Object.assign(s, patch);
       broadcast({ type: "session", session: s });
     },
-    dropAll: () => wss.clients.forEach((c) => c.terminate()),
+    place,
+    /** put writes a file of a session's sandbox, and tells who watches its directory. */
+    put(id, path, content) {
+      place(id).put(path, content);
+      const dir = path.slice(0, path.lastIndexOf("/"));
+      if (place(id).watched.includes(dir)) broadcast({ type: "files", session_id: id, dirs: [dir] });
+    },
+    dropAll: () => [...wss.clients, ...ttys.clients].forEach((c) => c.terminate()),
     async close() {
       clearInterval(beat);
+      for (const p of places.values()) p.close();
       api.dropAll();
       wss.close();
       server.closeAllConnections();

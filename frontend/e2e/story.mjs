@@ -68,6 +68,13 @@ export const container = (s) => ({
     ],
     limits: { memory: "2g", cpus: "2", pids: "512", shm: "1g" }, not_enforced: ["swap"], network: s.network, user: "1000:1000",
     notes: ["The kernel is the host's: 6.18.0"],
+    commands: [
+      { does: "make", text: `docker run -d --name glovebox-i1-s1-1 --network none --memory 2g --cpus 2 -v ${s.workspace}:/workspace ${s.image}` },
+      { does: "shell", text: `docker exec -it ${s.short_id} /bin/sh` },
+      { does: "logs", text: `docker logs --tail 100 ${s.short_id}` },
+      { does: "stop", text: `docker stop ${s.short_id}` },
+      { does: "remove", text: `docker rm -f ${s.short_id}` },
+    ],
   },
   hello: {
     version: 1, build: "0.1.0", guest_id: "g", boot_id: "b", started_at: ago(860), hostname: s.short_id, workdir: "/workspace", uid: 1000, gid: 1000,
@@ -95,6 +102,33 @@ const diff = `--- a/lexer.go
 +		}
  		return l.scan(c)
 `;
+
+const answer = `## What changed
+
+The lexer now **skips every kind of space**, and ends cleanly at the end of the input. Three things to know:
+
+1. \`unicode.IsSpace\` also matches *no-break spaces*, as [the docs](https://pkg.go.dev/unicode#IsSpace) say.
+2. The tests are as they were.
+3. Columns are still counted in bytes:
+   - that is right for ASCII
+   - it is ~~wrong~~ surprising for everything else
+
+> Columns in runes would change the error messages of every caller.
+
+| file | before | after |
+|:-----|-------:|------:|
+| lexer.go | 208 | 212 |
+| testdata/tabs.txt | – | 1 |
+
+\`\`\`go
+for unicode.IsSpace(l.peek()) {
+	l.skip()
+}
+\`\`\`
+
+![a diagram](https://example.com/track.png)
+`;
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAGAAAAA2CAIAAAC3LQuFAAAAcUlEQVR42u3YMQ0AMAhFQRQgsmPXSiSprjpg68QlT8FNfGLVVVMgAAQIECBAgABNBcp91AQIECBAgAABAjQWyK1sagACBAgQIECA5KNoagACBAgQIEAC5KNoagACBAgQIAEC5KNoagACBAgQIAEC9KEHdoK4ZSi+yhIAAAAASUVORK5CYII=";
 
 /** story is the log of one session. */
 export function story(s) {
@@ -147,6 +181,20 @@ export function story(s) {
     kill: { cause: "timeout", killed: [{ pid: 201, name: "sh" }, { pid: 203, name: "sleep" }], rounds: 1, took: 34e6, left: [], stuck: [], best_effort: false },
   }, { status: "timeout", duration: 2_034e6 });
   bash("python3 -m http.server 8000 >/dev/null 2>&1 &\necho started", { stdout: "started\n", background: [{ pid: 230, name: "python3" }] }, { duration: 9e6 });
+  if (s.id === "s4") {
+    tell("LLMRequestStarted", { model: "claude" });
+    tell("LLMRetryScheduled", { attempt: 1, attempts: 6, at: ago(at), kind: "overloaded", detail: "529 overloaded_error" });
+    tell("LLMRequestFinished", { model: "claude", usage: { input: 1200, output: 340, cache_read: 18400, cache_write: 900 }, cost_usd: 0.0134, duration: 9e9, error: "" });
+    says("assistant", answer);
+    call("Read", { file_path: "/workspace/shot.png" }, { path: "/workspace/shot.png", start_line: 0, lines: 0, total_lines: 0, size: 175, media_type: "image/png" },
+      { text: "/workspace/shot.png: image (image/png, 175 bytes).", images: [{ media_type: "image/png", data: PNG }] });
+    call("Grep", { pattern: "TODO", output_mode: "content", "-C": 1 }, { pattern: "TODO", path: "/workspace", mode: "content", rows: 5, total: 5, truncated: true, warnings: ["vendor/x: permission denied"] },
+      { text: "lexer.go-40-// next returns a token.\nlexer.go:41:// TODO: columns\nlexer.go-42-func (l *lexer) next() token {\n--\ndocs/a-2-b.md:7:- TODO: say how\ndocs/a-2-b.md:9:TODO\n(cut after 5 lines; there are more: use offset=5 to go on, or narrow the search)\n(warning: vendor/x: permission denied)" });
+    bash("npm test", { exit_code: 0, stdout: "\x1b[1m\x1b[32m PASS \x1b[39m\x1b[22m lexer \x1b[2m(12 ms)\x1b[22m\n\x1b[43m WARN \x1b[49m \x1b[33mslow test\x1b[0m\n\x1b[36mℹ\x1b[39m tests \x1b[35m12\x1b[0m\n\x1b[38;5;208mdone\x1b[0m\n", stdout_total: 140, dropped: 2_400_000 }, { duration: 12e9 });
+    call("mcp__tracker__create_ticket", { title: "Columns in the lexer", labels: ["bug", "lexer"], links: { parent: 12, blocks: [] }, urgent: false }, null, { text: "Created PARSER-7.", duration: 420e6 });
+    bash("curl -X POST https://deploy.example/run", {}, { status: "unknown", text: "The server was stopped while the call ran and could not be asked again.", display: null, duration: 0 });
+    tell("TaskSuspended", { reason: "waiting_human", wake_on: "next-goal", detail: "" });
+  }
   if (s.id === "s2") {
     const input = { command: "npm install --save-dev eslint@9 && npm run lint -- --fix" };
     says("assistant", "The new version needs its packages.", { id: "ask1", name: "Bash", input });

@@ -8,8 +8,8 @@ export interface TerminalHandlers {
   data(bytes: Uint8Array, written: () => void): void;
   /** gap tells that so many bytes before the next data are not shown: they were not kept, or came too fast. */
   gap(bytes: number): void;
-  /** terminal tells how the terminal is now. */
-  terminal(t: Terminal): void;
+  /** terminal tells how the terminal is now; isFirst says that it is the greeting of a connection. */
+  terminal(t: Terminal, isFirst: boolean): void;
   link(l: TerminalLink): void;
   /** failed tells what the server reports. */
   failed(e: ErrorBody): void;
@@ -53,6 +53,7 @@ export class TerminalSocket {
 
   private wire: TerminalWire | null = null;
   private terminal: Terminal | null = null;
+  private greeted = false;
   private unwritten = 0;
   private skipped = 0; // the end of the last output that was left out, or 0
   private typed: Uint8Array<ArrayBuffer>[] = [];
@@ -70,6 +71,7 @@ export class TerminalSocket {
     if (this.wire || this.ended) return;
     clearTimeout(this.retry);
     this.handlers.link("connecting");
+    this.greeted = false;
     const wire = this.connect(this.offset);
     this.wire = wire;
     wire.onopen = () => this.wire === wire && this.opened();
@@ -138,9 +140,12 @@ export class TerminalSocket {
       return;
     }
     if (m.type === "terminal" && m.terminal) {
-      if (!this.terminal) this.replayed = m.terminal.end;
+      const isFirst = !this.greeted;
+      this.greeted = true;
+      if (isFirst) this.replayed = m.terminal.end;
+      else if (this.size) this.size = { cols: m.terminal.cols, rows: m.terminal.rows };
       this.terminal = m.terminal;
-      this.handlers.terminal(m.terminal);
+      this.handlers.terminal(m.terminal, isFirst);
     }
     if (m.type === "error" && m.error) {
       this.handlers.failed(m.error);
