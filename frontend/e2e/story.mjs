@@ -190,7 +190,7 @@ export function story(s) {
       { text: "/workspace/shot.png: image (image/png, 175 bytes).", images: [{ media_type: "image/png", data: PNG }] });
     call("Grep", { pattern: "TODO", output_mode: "content", "-C": 1 }, { pattern: "TODO", path: "/workspace", mode: "content", rows: 5, total: 5, truncated: true, warnings: ["vendor/x: permission denied"] },
       { text: "lexer.go-40-// next returns a token.\nlexer.go:41:// TODO: columns\nlexer.go-42-func (l *lexer) next() token {\n--\ndocs/a-2-b.md:7:- TODO: say how\ndocs/a-2-b.md:9:TODO\n(cut after 5 lines; there are more: use offset=5 to go on, or narrow the search)\n(warning: vendor/x: permission denied)" });
-    bash("npm test", { exit_code: 0, stdout: "\x1b[1m\x1b[32m PASS \x1b[39m\x1b[22m lexer \x1b[2m(12 ms)\x1b[22m\n\x1b[43m WARN \x1b[49m \x1b[33mslow test\x1b[0m\n\x1b[36mℹ\x1b[39m tests \x1b[35m12\x1b[0m\n\x1b[38;5;208mdone\x1b[0m\n", stdout_total: 140, dropped: 2_400_000 }, { duration: 12e9 });
+    bash("npm test", { exit_code: 0, stdout: "\x1b[1m\x1b[32m PASS \x1b[39m\x1b[22m lexer \x1b[2m(12 ms)\x1b[22m\n\x1b[43m WARN \x1b[49m \x1b[33mslow test\x1b[0m\n\x1b[36mℹ\x1b[39m tests \x1b[35m12\x1b[0m\n\x1b[38;5;208mdone\x1b[0m\n", stdout_total: 2_430_000, dropped: 2_400_000 }, { duration: 12e9 });
     call("mcp__tracker__create_ticket", { title: "Columns in the lexer", labels: ["bug", "lexer"], links: { parent: 12, blocks: [] }, urgent: false }, null, { text: "Created PARSER-7.", duration: 420e6 });
     bash("curl -X POST https://deploy.example/run", {}, { status: "unknown", text: "The server was stopped while the call ran and could not be asked again.", display: null, duration: 0 });
     tell("TaskSuspended", { reason: "waiting_human", wake_on: "next-goal", detail: "" });

@@ -9,6 +9,8 @@ export interface Piece {
 
 /** How much of a running command's output is kept: the newest part. */
 const KEEP = 64 << 10;
+/** The first output after a pause is told at once; what follows is gathered so long, for one rendering. */
+const GATHER_MS = 100;
 /** How far a cut looks for the end of a line to fall on. */
 const LOOK = 4 << 10;
 
@@ -26,6 +28,8 @@ export class Output {
   private revision = $state(0);
   private size = 0;
   private gaps = 0;
+  private toldAt = -GATHER_MS;
+  private telling: ReturnType<typeof setTimeout> | undefined;
   private readonly ends = { stdout: 0, stderr: 0 };
 
   get pieces(): readonly Piece[] {
@@ -35,7 +39,7 @@ export class Output {
 
   /** whole says that every byte of a command that wrote so much is here: then the order of the streams is known. */
   whole(stdout: number, stderr: number): boolean {
-    return this.gaps === 0 && this.cut === 0 && this.ends.stdout === stdout && this.ends.stderr === stderr;
+    return this.list.length > 0 && this.gaps === 0 && this.cut === 0 && this.ends.stdout === stdout && this.ends.stderr === stderr;
   }
 
   add(f: Live): void {
@@ -54,13 +58,23 @@ export class Output {
     else this.list.push({ stream, text, gap: false });
     this.size += text.length;
     if (this.size > KEEP) this.trim();
-    this.revision++;
+    const wait = this.toldAt + GATHER_MS - performance.now();
+    if (wait <= 0) this.tell();
+    else this.telling ??= setTimeout(() => this.tell(), wait);
   }
 
   /** clear lets go of what a result has replaced. */
   clear(): void {
+    if (this.list.length === 0) return;
     this.list = [];
     this.size = 0;
+    this.tell();
+  }
+
+  private tell(): void {
+    clearTimeout(this.telling);
+    this.telling = undefined;
+    this.toldAt = performance.now();
     this.revision++;
   }
 

@@ -14,7 +14,7 @@ export class Blocks {
   private text = "";
   private tokens: Token[] = [];
 
-  /** of returns the blocks of a text; null when it cannot be parsed. */
+  /** of returns the blocks of a text whose lines end with LF; null when it cannot be parsed. */
   of(text: string, growing = false): Token[] | null {
     if (text.length > LONGEST) return null;
     let kept: Token[] = [];
@@ -25,8 +25,6 @@ export class Blocks {
       from = kept.reduce((n, t) => n + t.raw.length, 0);
     }
     try {
-      // The parser puts LF for CRLF first, so lengths are only right for text that has none.
-      if (from > 0 && text.includes("\r")) [kept, from] = [[], 0];
       this.tokens = [...kept, ...new Lexer({ gfm: true }).lex(text.slice(from))];
       this.text = text;
       return this.tokens;

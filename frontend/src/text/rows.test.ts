@@ -15,10 +15,10 @@ describe("numbered", () => {
 
 describe("searched", () => {
   it("groups lines by file, with context", () => {
-    const got = searched("a.go-1-package a\na.go:2:x := 1:2\n--\nb/c-3-d.go:7:- y\n(cut after 3 lines; there are more: use offset=3 to go on)", "content", true);
+    const got = searched("a.go-1-package a\na.go:2:x := 1:2\n--\nb/c-3-d.go:7:- y\nb/c-3-d.go-8-z:9:z\n(cut after 3 lines; there are more: use offset=3 to go on)", "content", true);
     expect(got.files).toEqual([
       { path: "a.go", rows: [{ line: "1", text: "package a", context: true }, { line: "2", text: "x := 1:2", context: false }] },
-      { path: "b/c", rows: [{ line: "3", text: "d.go:7:- y", context: true }] },
+      { path: "b/c-3-d.go", rows: [{ line: "7", text: "- y", context: false }, { line: "8", text: "z:9:z", context: true }] },
     ]);
     expect(got.notes).toEqual(["cut after 3 lines; there are more: use offset=3 to go on"]);
   });

@@ -27,6 +27,8 @@ export interface Search {
   notes: string[];
 }
 
+const MATCH = /^(.+?):(\d+):(.*)$/s;
+
 /** searched reads the text of a Glob or a Grep, as its mode wrote it; lines says whether rows have numbers. */
 export function searched(text: string, mode: string, lines: boolean): Search {
   const files: Found[] = [];
@@ -38,7 +40,10 @@ export function searched(text: string, mode: string, lines: boolean): Search {
     files.push(next);
     return next;
   };
-  for (const row of text.split("\n")) {
+  const all = text.split("\n");
+  // A line of context belongs to a file that has a match.
+  const paths = new Set(mode === "content" && lines ? all.map((row) => MATCH.exec(row)?.[1] ?? "") : []);
+  for (const row of all) {
     if (!row || row === "--") continue;
     if (/^\(.*\)$/.test(row) || /^No (?:matches|files) found\./.test(row)) {
       notes.push(row.replace(/^\((.*)\)$/, "$1"));
@@ -49,7 +54,7 @@ export function searched(text: string, mode: string, lines: boolean): Search {
       if (m) file(m[1] ?? "").rows.push({ line: "", text: m[2] ?? "", context: false });
       else notes.push(row);
     } else if (mode === "content") {
-      const [path, found] = contentRow(row, lines, files.at(-1)?.path);
+      const [path, found] = contentRow(row, lines, files.at(-1)?.path, paths);
       file(path).rows.push(found);
     } else file(row);
   }
@@ -57,13 +62,15 @@ export function searched(text: string, mode: string, lines: boolean): Search {
 }
 
 /** contentRow splits one row: path, sign, number, sign, text. The sign is "-" for a line of context. */
-function contentRow(row: string, lines: boolean, last: string | undefined): [path: string, row: Found["rows"][number]] {
+function contentRow(row: string, lines: boolean, last: string | undefined, paths: Set<string>): [path: string, row: Found["rows"][number]] {
   // A path may hold what looks like a number between signs: that of the row before goes first.
   if (last !== undefined && row.startsWith(last)) {
     const m = (lines ? /^([:-])(\d+)\1(.*)$/s : /^([:-])()(.*)$/s).exec(row.slice(last.length));
     if (m) return [last, { line: m[2] ?? "", text: m[3] ?? "", context: m[1] === "-" }];
   }
-  const m = (lines ? /^(.+?)([:-])(\d+)\2(.*)$/s : /^([^:]+)(:)()(.*)$/s).exec(row);
-  if (m) return [m[1] ?? "", { line: m[3] ?? "", text: m[4] ?? "", context: m[2] === "-" }];
+  const context = lines ? /^(.+?)-(\d+)-(.*)$/s.exec(row) : null;
+  if (context && paths.has(context[1] ?? "")) return [context[1] ?? "", { line: context[2] ?? "", text: context[3] ?? "", context: true }];
+  const m = (lines ? MATCH : /^([^:]+):()(.*)$/s).exec(row) ?? context;
+  if (m) return [m[1] ?? "", { line: m[2] ?? "", text: m[3] ?? "", context: m === context }];
   return ["", { line: "", text: row, context: false }];
 }

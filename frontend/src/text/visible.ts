@@ -1,8 +1,9 @@
-const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/g;
 
 /**
  * visible writes characters that cannot be seen, or that reorder what is seen,
- * by their numbers: nobody allows what they cannot read.
+ * by their numbers: nobody allows what they cannot read. The joiners stay: emoji
+ * and several scripts are written with them.
  */
 export function visible(text: string): string {
   return text.replace(HIDDEN, (c) => {
