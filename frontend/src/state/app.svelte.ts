@@ -1,11 +1,14 @@
+import { MediaQuery } from "svelte/reactivity";
 import { ApiError, Client, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
 import type { About, Container, Doctor, Frame, OpenRequest, Session } from "../api/types.gen";
 import { Clock } from "./clock.svelte";
+import { Keys } from "./keys.svelte";
+import { surround } from "./notify.svelte";
 import { Prefs } from "./prefs.svelte";
-import { Router } from "./route.svelte";
+import { Router, type Route } from "./route.svelte";
 import { Timeline } from "./timeline.svelte";
 import { Toasts } from "./toasts.svelte";
 
@@ -16,12 +19,29 @@ const KEPT_TIMELINES = 8;
 /** How long the demo waits for its image. */
 const IMAGE_MS = 60_000;
 
+/** Below this width a panel covers the page, so none is opened along with a session. */
+const ROOM_FOR_DOCK = "min-width: 861px";
+/** Above these widths the list stands beside the page: without a panel, and with one. */
+const ROOM_FOR_LIST = "min-width: 721px";
+const ROOM_FOR_BOTH = "min-width: 1181px";
+
+/** Question asks before something that cannot be taken back. */
+export interface Question {
+  title: string;
+  text: string;
+  /** facts name what is lost and what is kept. */
+  facts: { label: string; text: string }[];
+  verb: string;
+  run: () => void;
+}
+
 /** App is all that the page knows. It is changed by frames and by its methods alone. */
 export class App {
   readonly clock = new Clock();
   readonly router = new Router();
   readonly toasts = new Toasts();
-  readonly prefs = new Prefs(localStorage, matchMedia("(max-width: 1180px)").matches);
+  readonly prefs = new Prefs(localStorage);
+  readonly keys = new Keys();
 
   /** authorized is false when there is no token, or the server refuses it. */
   authorized = $state(true);
@@ -34,14 +54,24 @@ export class App {
   stopping = $state("");
   demo = $state<"" | "image" | "opening">("");
   creating = $state(false);
+  question = $state.raw<Question | null>(null);
+  /** renaming is the session whose title is being written, and where. */
+  renaming = $state.raw<{ id: string; at: "list" | "header" } | null>(null);
+  /** overlay is what lies over the page. */
+  overlay = $state<"" | "palette" | "help">("");
 
   /** client speaks to the server with the token of this tab; a new token makes a new client. */
   client: Client;
   /** token is what a socket carries as its subprotocol. */
   token: string;
+  private readonly room = { dock: new MediaQuery(ROOM_FOR_DOCK), list: new MediaQuery(ROOM_FOR_LIST), both: new MediaQuery(ROOM_FOR_BOTH) };
   private socket: EventSocket | null = null;
   private readonly listeners = new Set<(f: Frame) => void>();
   private readonly timelines = new Map<string, Timeline>();
+  private readonly calling = surround({
+    looking: (id) => !document.hidden && document.hasFocus() && this.router.id === id,
+    show: (n) => this.call(n.title, n.body, n.id, n.key),
+  });
   private watched = "";
   private gathered: Frame[] = [];
   private flushedAt = 0;
@@ -55,7 +85,7 @@ export class App {
   /** start connects, and returns what ends it. */
   start(): () => void {
     this.prefs.show();
-    const stops = [this.clock.start(), this.router.start()];
+    const stops = [this.clock.start(), this.router.start(), this.keys.start(), this.calling.stop];
     if (this.token) this.connect();
     else this.authorized = false;
     return () => {
@@ -75,9 +105,31 @@ export class App {
   }
 
   get selected(): Session | null {
+    const id = this.router.id;
+    return this.sessions?.find((s) => s.id === id) ?? null;
+  }
+
+  /** hasRoom says that a panel fits beside a session. */
+  get hasRoom(): boolean {
+    return this.room.dock.current;
+  }
+
+  /** isTucked says that the list of sessions has no place beside the page and is drawn over it. */
+  get isTucked(): boolean {
     const route = this.router.route;
-    if (route.at !== "session") return null;
-    return this.sessions?.find((s) => s.id === route.id) ?? null;
+    const hasDock = route.at === "session" && route.panel !== undefined && this.selected !== null;
+    return !(hasDock ? this.room.both.current : this.room.list.current);
+  }
+
+  /** waiting is how many sessions wait for the person. */
+  get waiting(): number {
+    return (this.sessions ?? []).filter((s) => s.status === "waiting" && !s.archived).length;
+  }
+
+  /** place is where a session opens: with the panel that the person likes beside it, where there is room. */
+  place(id: string): Route {
+    const { open, panel, below } = this.prefs.dock;
+    return open && this.hasRoom ? { at: "session", id, panel, below } : { at: "session", id };
   }
 
   /** watch shows the timeline of a session and follows it, and nothing else. */
@@ -131,6 +183,38 @@ export class App {
   command = (id: string, verb: Exclude<Verb, "interrupt">) =>
     this.attempt(failures[verb], () => this.client.do(id, verb));
 
+  /** archive puts a session away or back, and offers to take that back. */
+  async archive(id: string, archived: boolean): Promise<void> {
+    const taken = await this.attempt(archived ? "The session was not archived" : "The session was not brought back", () =>
+      this.client.archive(id, archived),
+    );
+    if (!taken || !archived) return;
+    const title = this.sessions?.find((s) => s.id === id)?.title || "Untitled";
+    this.toasts.offer(`“${title}” is archived`, "Undo", () => void this.archive(id, false));
+  }
+
+  stopAll = () => this.attempt("Not every turn was stopped", () => this.client.stopAll());
+
+  /** ask shows a question; what it names runs when the person says yes. */
+  ask(question: Question): void {
+    this.question = question;
+  }
+
+  /** follow opens a link that leads out of the page. */
+  follow(url: string): void {
+    if (this.about?.window) void this.attempt("The link did not open", () => this.client.openLink(url));
+    else window.open(url, "_blank", "noopener,noreferrer");
+  }
+
+  /** setNotify turns calls on or off; the browser asks the person the first time. */
+  async setNotify(on: boolean): Promise<void> {
+    if (on && !this.about?.window && (await Notification.requestPermission()) !== "granted") {
+      this.toasts.show("Notifications are not allowed", "Allow them for this page in the browser's settings, then turn them on here.");
+      return;
+    }
+    this.prefs.setNotify(on);
+  }
+
   /** container reads a session's sandbox back; what it finds is the newest that is known of its state. */
   async container(id: string): Promise<Container> {
     const container = await this.client.container(id);
@@ -152,7 +236,7 @@ export class App {
   async open(r: OpenRequest): Promise<void> {
     try {
       const { session_id } = await this.client.open(r);
-      this.router.go({ at: "session", id: session_id });
+      this.router.go(this.place(session_id));
     } catch (err) {
       this.noticeAuth(err);
       throw err;
@@ -247,8 +331,7 @@ export class App {
   private apply(f: Frame): void {
     switch (f.type) {
       case "sessions":
-        this.sessions = (f.sessions ?? []).toSorted(newestFirst);
-        this.settleStop();
+        this.take((f.sessions ?? []).toSorted(newestFirst));
         return;
       case "session":
         if (f.session) this.merge(f.session);
@@ -270,8 +353,30 @@ export class App {
 
   private merge(s: Session): void {
     const others = (this.sessions ?? []).filter((o) => o.id !== s.id);
-    this.sessions = [...others, s].sort(newestFirst);
+    this.take([...others, s].sort(newestFirst));
+  }
+
+  private take(sessions: Session[]): void {
+    const before = this.sessions ?? [];
+    this.sessions = sessions;
     this.settleStop();
+    void this.calling.notifier.observe(before, sessions);
+  }
+
+  /** call tells the person outside the page, when they want that. */
+  private call(title: string, body: string, id: string, tag: string): void {
+    if (!this.prefs.notify) return;
+    if (this.about?.window) {
+      void this.client.notify(title, body).catch(() => undefined); // nothing hangs on it
+      return;
+    }
+    if (Notification.permission !== "granted") return;
+    const notification = new Notification(title, { body, tag, icon: "./icon.svg" });
+    notification.onclick = () => {
+      window.focus();
+      this.router.go(this.place(id));
+      notification.close();
+    };
   }
 
   private settleStop(): void {
@@ -333,5 +438,5 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
 };
 
 function newestFirst(a: Session, b: Session): number {
-  return b.created_at.localeCompare(a.created_at);
+  return a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0;
 }

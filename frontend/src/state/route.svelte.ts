@@ -1,20 +1,68 @@
-/** The places that an address can name. */
-export type Route = { at: "home" } | { at: "session"; id: string };
+/** The panels of the dock, in the order of their tabs. */
+export const PANELS = ["container", "terminal", "files"] as const;
+export type Panel = (typeof PANELS)[number];
+
+/** Shown is a session with what is open beside its timeline. */
+export interface Shown {
+  id: string;
+  /** panel is the one in the dock; without it the dock is closed. */
+  panel?: Panel;
+  /** path is the file that the files panel shows. */
+  path?: string;
+  /** below is the panel in the dock's lower half. */
+  below?: Panel;
+  /** call is the card to scroll to. */
+  call?: string;
+}
+
+/** The places that an address can name: the start, a session, or one panel of it in a window of its own. */
+export type Route = { at: "home" } | ({ at: "session" } & Shown) | { at: "panel"; id: string; panel: Panel; path?: string };
 
 /** parseRoute reads the fragment of an address. What it does not know is the start. */
 export function parseRoute(hash: string): Route {
-  const id = /^#\/s\/([^/?]+)/.exec(hash)?.[1];
+  const found = /^#\/([sp])\/([^/?]+)(?:\/([a-z]+)(?:\/([^?]*))?)?\/?(?:\?(.*))?$/.exec(hash);
+  if (!found) return { at: "home" };
+  const [, kind, rawID = "", rawPanel, rawPath, rawQuery] = found;
+  const id = decoded(rawID);
   if (!id) return { at: "home" };
-  try {
-    return { at: "session", id: decodeURIComponent(id) };
-  } catch {
-    return { at: "home" };
-  }
+  const panel = panelOf(rawPanel);
+  const path = (panel === "files" && decoded(rawPath ?? "")) || undefined;
+  if (kind === "p") return panel ? { at: "panel", id, panel, ...(path && { path }) } : { at: "session", id };
+  const query = new URLSearchParams(rawQuery);
+  const below = panelOf(query.get("below"));
+  const call = query.get("call");
+  return {
+    at: "session",
+    id,
+    ...(panel && { panel }),
+    ...(path && { path }),
+    ...(panel && below && below !== panel && { below }),
+    ...(call && { call }),
+  };
 }
 
 /** href returns the address of a place. */
 export function href(r: Route): string {
-  return r.at === "home" ? "#/" : `#/s/${encodeURIComponent(r.id)}`;
+  if (r.at === "home") return "#/";
+  const file = r.panel === "files" && r.path ? `/${r.path.split("/").map(encodeURIComponent).join("/")}` : "";
+  const place = `${encodeURIComponent(r.id)}${r.panel ? `/${r.panel}${file}` : ""}`;
+  if (r.at === "panel") return `#/p/${place}`;
+  const query = new URLSearchParams();
+  if (r.panel && r.below && r.below !== r.panel) query.set("below", r.below);
+  if (r.call) query.set("call", r.call);
+  return `#/s/${place}${query.size > 0 ? `?${query}` : ""}`;
+}
+
+function panelOf(text: string | null | undefined): Panel | undefined {
+  return PANELS.find((p) => p === text);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
 }
 
 /** Router follows the address: the only source of what is selected. */
@@ -32,5 +80,44 @@ export class Router {
 
   go(r: Route): void {
     location.hash = href(r);
+  }
+
+  /** swap goes to a place that takes the present one's step in the history. */
+  swap(r: Route): void {
+    history.replaceState(history.state, "", href(r));
+    this.route = r;
+  }
+
+  /** id is the session that the address names, in whatever form. */
+  get id(): string {
+    return this.route.at === "home" ? "" : this.route.id;
+  }
+
+  /** path is the file that the address names. */
+  get path(): string {
+    return (this.route.at !== "home" && this.route.path) || "";
+  }
+
+  /** show opens a panel beside the session, or puts another one into the window that has only one. */
+  show(panel: Panel, path?: string): void {
+    const r = this.route;
+    if (r.at === "home") return;
+    if (r.at === "panel") return this.go({ at: "panel", id: r.id, panel, path });
+    // What is opened from the other half trades places with it.
+    const below = r.below === panel ? r.panel : r.below;
+    this.go({ at: "session", id: r.id, panel, path: path ?? (panel === r.panel ? r.path : undefined), below });
+  }
+
+  /** showBelow opens a panel in the dock's lower half; without one the half goes. */
+  showBelow(panel?: Panel): void {
+    const r = this.route;
+    if (r.at !== "session" || !r.panel) return;
+    const above = panel === r.panel ? (r.below ?? r.panel) : r.panel;
+    this.go({ at: "session", id: r.id, panel: above, path: r.path, below: panel });
+  }
+
+  /** hide closes the dock. */
+  hide(): void {
+    if (this.route.at === "session") this.go({ at: "session", id: this.route.id });
   }
 }

@@ -1,0 +1,137 @@
+/** Binding is one line of the keymap: a chord ("Mod+K") or keys one after the other ("G S"). */
+export interface Binding {
+  keys: string;
+  does: string;
+  group: "Anywhere" | "Sessions" | "Session" | "Panels";
+}
+
+/** Keymap is all that keys do. The help and the palette read it too. */
+export const KEYMAP = {
+  palette: { keys: "Mod+K", does: "Find any action", group: "Anywhere" },
+  help: { keys: "?", does: "Show the keys", group: "Anywhere" },
+  home: { keys: "G H", does: "Go to the start", group: "Anywhere" },
+  create: { keys: "N", does: "Open a new session", group: "Anywhere" },
+  list: { keys: "G S", does: "Go to the list of sessions", group: "Sessions" },
+  search: { keys: "/", does: "Search the sessions", group: "Sessions" },
+  next: { keys: "J", does: "Next session in the list; Enter opens it", group: "Sessions" },
+  previous: { keys: "K", does: "Previous session in the list", group: "Sessions" },
+  rename: { keys: "F2", does: "Rename the session", group: "Sessions" },
+  message: { keys: "I", does: "Write a message", group: "Session" },
+  send: { keys: "Mod+Enter", does: "Send the message", group: "Session" },
+  stop: { keys: "Esc Esc", does: "Stop the turn", group: "Session" },
+  nextCard: { keys: "]", does: "Next card; in the dock, next tab", group: "Session" },
+  previousCard: { keys: "[", does: "Previous card; in the dock, previous tab", group: "Session" },
+  container: { keys: "V C", does: "Show the container", group: "Panels" },
+  terminal: { keys: "V T", does: "Show the terminal", group: "Panels" },
+  files: { keys: "V F", does: "Show the files", group: "Panels" },
+  split: { keys: "V S", does: "Show two panels, or one", group: "Panels" },
+  hide: { keys: "V X", does: "Close the panels", group: "Panels" },
+} as const satisfies Record<string, Binding>;
+
+export type KeyID = keyof typeof KEYMAP;
+
+/** Pressed is the part of a KeyboardEvent that tells which key it was. */
+export type Pressed = Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "altKey">;
+
+/** How long the next key of a sequence is waited for. */
+const SEQUENCE_MS = 1_000;
+/** Two presses of Esc are meant as one only when they are quick. */
+const ESCAPE_MS = 600;
+
+/** keyName writes a pressed key as the keymap does. */
+export function keyName(e: Pressed): string {
+  const key = e.key === "Escape" ? "Esc" : e.key.length === 1 ? e.key.toUpperCase() : e.key;
+  if (e.altKey && /^[a-z0-9]$/i.test(e.key)) return ""; // Alt types other characters on many keyboards
+  return e.ctrlKey !== e.metaKey ? `Mod+${key}` : key;
+}
+
+/** Sequence follows the pressed keys, and says which line of the keymap they complete. */
+export class Sequence {
+  private last = "";
+  private at = -Infinity;
+
+  constructor(private readonly bindings: Readonly<Record<string, Binding>> = KEYMAP) {}
+
+  /** press returns the id of what was completed, or "". */
+  press(name: string, at: number): string {
+    const limit = this.last === "Esc" ? ESCAPE_MS : SEQUENCE_MS;
+    const both = at - this.at <= limit ? `${this.last} ${name}` : "";
+    const found = this.find(both) || this.find(name);
+    this.last = found ? "" : name;
+    this.at = at;
+    return found;
+  }
+
+  reset(): void {
+    this.last = "";
+  }
+
+  private find(keys: string): string {
+    if (!keys) return "";
+    return Object.keys(this.bindings).find((id) => this.bindings[id]?.keys === keys) ?? "";
+  }
+}
+
+/** Where a key was pressed: what is typed belongs to the field, and all keys belong to a terminal. */
+export type Place = "page" | "field" | "terminal";
+
+export function placeOf(target: EventTarget | null): Place {
+  if (!(target instanceof Element)) return "page";
+  if (target.closest(".xterm, [data-keys=own]")) return "terminal";
+  if (target.closest("textarea, select, [contenteditable=true], .cm-editor")) return "field";
+  const input = target.closest("input");
+  return input && !["checkbox", "radio", "button", "range"].includes(input.type) ? "field" : "page";
+}
+
+/** reaches reports whether a key does what the keymap says where it was pressed. */
+export function reaches(name: string, place: Place): boolean {
+  if (place === "page") return true;
+  return place === "field" && (name.startsWith("Mod+") || name === "Esc");
+}
+
+/** Keys runs what the open views registered for the keymap. */
+export class Keys {
+  private readonly runs = new Map<KeyID, (() => void)[]>();
+  private readonly sequence = new Sequence();
+
+  /** on gives a key its meaning until what it returns is called. The newest one holds. */
+  on(meanings: Partial<Record<KeyID, () => void>>): () => void {
+    const all = Object.entries(meanings) as [KeyID, () => void][];
+    for (const [id, run] of all) this.runs.set(id, [...(this.runs.get(id) ?? []), run]);
+    return () => {
+      for (const [id, run] of all) this.runs.set(id, (this.runs.get(id) ?? []).filter((r) => r !== run));
+    };
+  }
+
+  start(): () => void {
+    const heard = (e: KeyboardEvent): void => this.handle(e);
+    addEventListener("keydown", heard);
+    return () => removeEventListener("keydown", heard);
+  }
+
+  /** can reports whether a line of the keymap has a meaning now. */
+  can(id: KeyID): boolean {
+    return (this.runs.get(id)?.length ?? 0) > 0;
+  }
+
+  /** run does what a key would. */
+  run(id: KeyID): void {
+    this.runs.get(id)?.at(-1)?.();
+  }
+
+  private handle(e: KeyboardEvent): void {
+    const name = keyName(e);
+    const isOff = e.defaultPrevented || e.repeat || e.isComposing || document.querySelector("dialog[open]") !== null;
+    if (isOff || !name || ["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(e.key)) return;
+    if (!reaches(name, placeOf(e.target))) return this.sequence.reset();
+    const id = this.sequence.press(name, performance.now()) as KeyID;
+    if (!this.can(id)) return;
+    e.preventDefault();
+    this.run(id);
+  }
+}
+
+/** spoken writes keys for this machine's keyboard. */
+export function spoken(keys: string, isMac: boolean): string[] {
+  return keys.split(/[ +]/).map((k) => (k === "Mod" ? (isMac ? "⌘" : "Ctrl") : k));
+}
