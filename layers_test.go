@@ -23,12 +23,12 @@ var layers = [][]string{
 	{"backend/session"},
 	{"backend/agent"},
 	{"backend/tools"},
-	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/store", "backend/llm/script"},
+	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},
 	{"backend/guest/process", "backend/guest/journal", "backend/files", "backend/sandbox/mountcheck"},
 	{"backend/wire", "backend/capture", "backend/terminal"},
-	{"backend/execenv", "backend/task", "backend/stream"},
+	{"backend/execenv", "backend/task", "backend/stream", "backend/llm/remote"},
 	{"backend/sandbox", "backend/llm", "backend/config", "frontend"},
 }
 
@@ -41,14 +41,16 @@ var sideways = map[string]string{
 
 // only names the packages that alone may import a module.
 var only = map[string]string{
-	"github.com/docker/docker":     "backend/sandbox/docker",
-	"modernc.org/sqlite":           "backend/store",
-	"github.com/spf13/cobra":       "app",
-	"github.com/wailsapp/wails/v2": "app",
+	"github.com/docker/docker":                  "backend/sandbox/docker",
+	"modernc.org/sqlite":                        "backend/store",
+	"github.com/anthropics/anthropic-sdk-go/v2": "backend/llm/anthropic",
+	"github.com/openai/openai-go/v3":            "backend/llm/openai",
+	"github.com/spf13/cobra":                    "app",
+	"github.com/wailsapp/wails/v2":              "app",
 }
 
 // apart are suites and generators: they serve tests, and may import what they test.
-var apart = []string{"backend/execenv/envtest", "backend/sandbox/providertest", "backend/httpapi/internal", "build/lazylink"}
+var apart = []string{"backend/execenv/envtest", "backend/sandbox/providertest", "backend/llm/llmtest", "backend/httpapi/internal", "build/lazylink"}
 
 type listed struct {
 	ImportPath string

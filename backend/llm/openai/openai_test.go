@@ -1,0 +1,114 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/glovebox-dev/glovebox/backend/llm"
+)
+
+// canned answers every request with one body.
+type canned string
+
+func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(strings.NewReader(string(c))), Request: r,
+	}, nil
+}
+
+// answerTo returns what a stream of a body ends with.
+func answerTo(t *testing.T, body string) (string, *llm.Message, error) {
+	t.Helper()
+	m := New(Options{HTTP: &http.Client{Transport: canned(body)}})
+	text := ""
+	var message *llm.Message
+	var fault error
+	for e, err := range m.Stream(t.Context(), llm.Request{Model: "m", Messages: []llm.Message{llm.Text(llm.RoleUser, "hello")}}) {
+		if message != nil || fault != nil {
+			t.Fatalf("%+v, %v after the end", e, err)
+		}
+		text, message, fault = text+e.Text, e.Message, err
+	}
+	if (message == nil) == (fault == nil) {
+		t.Fatalf("message %+v and error %v, want one of them", message, fault)
+	}
+	return text, message, fault
+}
+
+func TestStream_callsOfOtherServers(t *testing.T) {
+	chunk := func(delta, finish string) string {
+		return `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}` + "\n\n"
+	}
+	for _, c := range []struct{ name, body string }{
+		{"pieces of several calls mixed", chunk(`{"tool_calls":[{"index":1,"id":"b","function":{"name":"Read","arguments":"{\"pa"}},{"index":0,"id":"a","function":{"name":"Bash","arguments":"{"}}]}`, "null") +
+			chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"}"}},{"index":1,"function":{"arguments":"th\":1}"}}]}`, "null") + chunk(`{}`, `"tool_calls"`) + "data: [DONE]\n\n"},
+		{"no index", chunk(`{"tool_calls":[{"id":"b","function":{"name":"Read","arguments":"{\"path\":1}"}}]}`, "null") +
+			chunk(`{"tool_calls":[{"id":"a","function":{"name":"Bash","arguments":"{}"}}]}`, `"stop"`)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, m, err := answerTo(t, c.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, b := range m.Blocks {
+				if b.Use == nil {
+					t.Fatalf("block %+v is no call", b)
+				}
+				got[b.Use.ID+b.Use.Name] = string(b.Use.Input)
+			}
+			if len(got) != 2 || got["aBash"] != "{}" || got["bRead"] != `{"path":1}` {
+				t.Errorf("calls = %v", got)
+			}
+		})
+	}
+}
+
+// Which word names the limit of an answer depends on the server.
+func TestParams_limit(t *testing.T) {
+	for base, want := range map[string]string{DefaultBaseURL: "max_completion_tokens", "http://127.0.0.1:11434/v1": "max_tokens"} {
+		body, err := json.Marshal(New(Options{BaseURL: base, MaxTokens: 5}).params(llm.Request{Model: "m"}))
+		if err != nil || !strings.Contains(string(body), `"`+want+`":5`) {
+			t.Errorf("%s is sent %s, %v; want %s", base, body, err, want)
+		}
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n")
+	f.Add("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":-1,\"id\":\"x\",\"function\":{\"arguments\":\"{\"}}]},\"finish_reason\":\"stop\"}]}\n\n")
+	f.Add("data: {\"error\":{\"code\":502}}\n\n")
+	f.Add("data: null\n\ndata: 5\n\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		_, m, err := answerTo(t, body)
+		check(t, m, err)
+	})
+}
+
+// check holds what every end of a stream has to be.
+func check(t *testing.T, m *llm.Message, err error) {
+	t.Helper()
+	var fault *llm.Error
+	if err != nil && (!errors.As(err, &fault) || fault.Message == "") {
+		t.Errorf("Stream() = %v, want an *llm.Error", err)
+	}
+	if m == nil {
+		return
+	}
+	if m.Role != llm.RoleAssistant {
+		t.Errorf("role = %q", m.Role)
+	}
+	for _, b := range m.Blocks {
+		if (b.Text == "") == (b.Use == nil) {
+			t.Errorf("block %+v, want a text or a call", b)
+		}
+	}
+}
