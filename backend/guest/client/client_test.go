@@ -213,3 +213,54 @@ func TestRun_stopBeforeTheGuestKnows(t *testing.T) {
 		t.Errorf("%+v, %v after %d kills", o, err, kills.Load())
 	}
 }
+
+// A guest from before a request was invented has no answer of its own to it.
+func TestClient_olderGuest(t *testing.T) {
+	old := http.NewServeMux()
+	old.HandleFunc("GET "+wire.PathHello, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	c := serveHTTP(t, old.ServeHTTP)
+	for name, ask := range map[string]func() error{
+		"list": func() error { _, err := c.ListTerminals(t.Context()); return err },
+		"open": func() error { _, err := c.OpenTerminal(t.Context(), execenv.TerminalRequest{}); return err },
+		"view": func() error { _, err := c.ViewTerminal(t.Context(), "t-1", 0); return err },
+	} {
+		if err := ask(); !errors.Is(err, execenv.ErrUnsupported) || !strings.Contains(err.Error(), "restart the sandbox") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A view believes its guest as little as everything else does.
+func TestTerminalView_hostileGuest(t *testing.T) {
+	const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + wire.ProtocolView + "\r\n\r\n"
+	out := func(at int64, data string) string {
+		return string(wire.AppendFrame(nil, wire.Frame{Kind: wire.FrameStdout, Offset: at, Payload: []byte(data)}))
+	}
+	for name, sent := range map[string]string{
+		"leaves":      "",
+		"backwards":   out(10, "later") + out(3, "earlier"),
+		"negative":    out(-5, "x"),
+		"too large":   "1\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff",
+		"no terminal": string(wire.AppendFrame(nil, wire.Frame{Kind: wire.FrameTerminal, Payload: []byte("[")})),
+		"cut":         out(0, "whole")[:15],
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, func(conn net.Conn) {
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_, _ = io.WriteString(conn, switched+sent)
+				}
+			})
+			v, err := c.ViewTerminal(t.Context(), "t-1", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			for err == nil {
+				_, err = v.Next(t.Context())
+			}
+			if !errors.Is(err, execenv.ErrUnreachable) {
+				t.Errorf("Next() = %v", err)
+			}
+		})
+	}
+}

@@ -166,7 +166,7 @@ func (v *TerminalView) read(e *execenv.TerminalEvent) (told bool, err error) {
 	switch kind {
 	case wire.FrameStdout:
 		if at < v.at {
-			return false, fmt.Errorf("output at %d after %d: %w", at, v.at, execenv.ErrInvalid)
+			return false, fmt.Errorf("output at %d after %d", at, v.at)
 		}
 		e.Offset = at
 		v.buf = v.buf[:0]
@@ -208,7 +208,7 @@ func (v *TerminalView) peek() (kind wire.FrameKind, at int64, payload []byte, er
 	kind, at = wire.FrameKind(head[0]), int64(binary.BigEndian.Uint64(head[1:]))
 	n := binary.BigEndian.Uint32(head[9:])
 	if n > wire.MaxView {
-		return 0, 0, nil, fmt.Errorf("a frame of %d bytes: %w", n, execenv.ErrTooLarge)
+		return 0, 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
 	frame, err := v.r.Peek(frameHead + int(n))
 	if err != nil {
