@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/spf13/cobra"
 
 	"github.com/glovebox-dev/glovebox/backend/config"
@@ -153,4 +154,9 @@ func (c benchClient) Call(ctx context.Context, method, path string, in, out any)
 // Follow implements bench.API.
 func (c benchClient) Follow(ctx context.Context, sessionID string, handle func(httpapi.Frame) error) error {
 	return c.follow(ctx, sessionID, 0, handle)
+}
+
+// Socket implements bench.API.
+func (c benchClient) Socket(ctx context.Context, path string) (*websocket.Conn, error) {
+	return c.dial(ctx, path)
 }

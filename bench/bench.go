@@ -17,6 +17,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -30,6 +32,9 @@ type API interface {
 	// Follow hands over the frames of a session's events socket until handle
 	// returns an error, and returns that.
 	Follow(ctx context.Context, sessionID string, handle func(httpapi.Frame) error) error
+
+	// Socket opens a socket below /api/v1.
+	Socket(ctx context.Context, path string) (*websocket.Conn, error)
 }
 
 // Options say what is measured, and with what.
@@ -62,6 +67,7 @@ var measurements = []measurement{
 	{"bash", (*bench).bash},
 	{"output", (*bench).output},
 	{"first-byte", (*bench).firstByte},
+	{"terminal", (*bench).terminal},
 	{"glob", (*bench).glob},
 	{"grep", (*bench).grep},
 	{"stop", (*bench).stop},
