@@ -21,9 +21,7 @@ function skipBytes(text: string, n: number): string {
 
 /** Output collects the live output of one call, both streams in the order they came. */
 export class Output {
-  /** cut is how many characters were let go at the front. */
-  cut = 0;
-
+  private gone = 0;
   private list: Piece[] = [];
   private revision = $state(0);
   private size = 0;
@@ -37,9 +35,15 @@ export class Output {
     return this.list;
   }
 
+  /** cut is how many characters were let go at the front. */
+  get cut(): number {
+    void this.revision;
+    return this.gone;
+  }
+
   /** whole says that every byte of a command that wrote so much is here: then the order of the streams is known. */
   whole(stdout: number, stderr: number): boolean {
-    return this.list.length > 0 && this.gaps === 0 && this.cut === 0 && this.ends.stdout === stdout && this.ends.stderr === stderr;
+    return this.list.length > 0 && this.gaps === 0 && this.gone === 0 && this.ends.stdout === stdout && this.ends.stderr === stderr;
   }
 
   add(f: Live): void {
@@ -86,7 +90,7 @@ export class Output {
       const over = this.size - KEEP;
       const at = oldest.text.length > over ? cutAt(oldest.text, over) : oldest.text.length;
       this.size -= at;
-      this.cut += at;
+      this.gone += at;
       oldest.text = oldest.text.slice(at);
       if (oldest.text) break;
       first++;
