@@ -289,3 +289,33 @@ func TestTerminal_echo(t *testing.T) {
 		}
 	})
 }
+
+// A fork bomb in a terminal ends with its close, and the session goes on.
+func TestTerminal_forkBomb(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		s := start(t, dataDir(t))
+		spec := sandbox.Spec{Wall: wall, Resources: map[string]string{"pids": "150"}}
+		id := s.open(httpapi.OpenRequest{Workspace: workspace(t, 1000), Spec: spec, Model: scripted(t, say("hi"))})
+		term := s.terminal(id, execenv.TerminalRequest{Argv: []string{"sh"}})
+		var card httpapi.Container
+		if err := s.call(t.Context(), "GET", "/sessions/"+id+"/container", nil, &card); err != nil {
+			t.Fatal(err)
+		}
+		if card.Description == nil || strings.Contains(strings.Join(card.Description.NotEnforced, " "), "pids") {
+			t.Skip("the number of processes is not limited on this machine: the bomb would hit all of it")
+		}
+		v := s.view(id, term.ID, 0)
+		v.line("true")
+		v.keys("{ while :; do { while :; do :; done; } & done; } & echo lau''nched\r")
+		v.await("launched\r\n")
+		began := time.Now()
+		if err := s.call(t.Context(), "DELETE", "/sessions/"+id+"/terminals/"+term.ID, nil, nil); err != nil {
+			t.Errorf("close: %v after %v", err, time.Since(began))
+		}
+		if got := s.bash(id, "echo usable; cat /proc/[0-9]*/stat 2>/dev/null | wc -l"); !strings.HasPrefix(got.Text, "usable\n") {
+			t.Errorf("after a bomb: %+v", got)
+		} else {
+			t.Logf("closed in %v; %s", time.Since(began), got.Text)
+		}
+	})
+}

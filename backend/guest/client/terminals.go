@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	terminalTime = 15 * time.Second // to open or close a terminal: a kill may take five
-	silentTime   = 15 * time.Second // a guest that says nothing on a view for so long is not there
-	frameHead    = 1 + 8 + 4
+	openTime   = 15 * time.Second // to open a terminal
+	closeTime  = 40 * time.Second // to close one, also of a fork bomb that has all of the sandbox's processor
+	silentTime = 15 * time.Second // a guest that says nothing on a view for so long is not there
+	frameHead  = 1 + 8 + 4
 )
 
 // OpenTerminal starts a terminal.
 func (c *Client) OpenTerminal(ctx context.Context, r execenv.TerminalRequest) (t execenv.Terminal, err error) {
-	return t, c.ask(ctx, terminalTime, http.MethodPost, wire.PathTerminals, execenv.Caller{}, r, &t)
+	return t, c.ask(ctx, openTime, http.MethodPost, wire.PathTerminals, execenv.Caller{}, r, &t)
 }
 
 // ListTerminals lists the terminals that were opened and not closed.
@@ -38,7 +39,7 @@ func (c *Client) ListTerminals(ctx context.Context) (ts []execenv.Terminal, err 
 
 // CloseTerminal ends a terminal's processes and forgets it.
 func (c *Client) CloseTerminal(ctx context.Context, id string) error {
-	return c.ask(ctx, terminalTime, http.MethodDelete, callPath(wire.PathTerminal, id), execenv.Caller{}, nil, nil)
+	return c.ask(ctx, closeTime, http.MethodDelete, callPath(wire.PathTerminal, id), execenv.Caller{}, nil, nil)
 }
 
 // ViewTerminal opens a view on a connection of its own.
