@@ -1,7 +1,7 @@
 // What a hostile or a flooding command must not do to the page, in a real browser:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, afterEach, before, beforeEach, test } from "node:test";
 import { chromium } from "playwright-core";
@@ -10,7 +10,7 @@ import { start, TOKEN } from "./mock.mjs";
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
 const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const usage = { input: 0, output: 0, cache_read: 0, cache_write: 0 };
 const where = { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" };
@@ -267,7 +267,7 @@ test("the timeline has no fault that axe finds, in both themes", { skip }, async
       const log = await open(id, theme);
       server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stdout", offset: 0, end: 30, data: "\x1b[31mred\x1b[34m blue\x1b[0m\n" });
       await unfold();
-      await page.addScriptTag({ path: AXE }).catch(() => page.evaluate(`(${(source) => eval(source)})`));
+      await page.evaluate(AXE); // by the debugger: the policy lets no script in
       const found = await page.evaluate(async () => {
         const { violations } = await globalThis.axe.run("[role=log]", { resultTypes: ["violations"] });
         return violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 120)} ${n.any[0]?.message ?? ""}`));
@@ -275,5 +275,4 @@ test("the timeline has no fault that axe finds, in both themes", { skip }, async
       assert.deepEqual(found, [], `${id} ${theme}`);
     }
   }
-  faults = [];
 });
