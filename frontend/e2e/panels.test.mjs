@@ -1,0 +1,333 @@
+// The dock's panels, in a real browser under the content security policy:
+//   npm run build && node --test e2e/panels.test.mjs
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+import { chromium } from "playwright-core";
+import { start, TOKEN } from "./mock.mjs";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
+const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let browser;
+let server;
+let page;
+let faults;
+
+before(async () => {
+  if (skip) return;
+  browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+});
+after(async () => browser?.close());
+
+async function fresh(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await context.addInitScript(() => {
+    window.violations = [];
+    document.addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
+  });
+  page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on("pageerror", (e) => faults.push(String(e)));
+}
+
+beforeEach(async () => {
+  if (skip) return;
+  server = await start();
+  faults = [];
+  await fresh();
+});
+afterEach(async () => {
+  if (skip) return;
+  const violations = await page.evaluate(() => window.violations);
+  await page.context().close();
+  await server.close();
+  assert.deepEqual(violations, [], "the content security policy was not broken");
+  assert.deepEqual(faults, []);
+});
+
+async function open(where) {
+  await page.goto(`${server.url}#token=${TOKEN}`);
+  await page.locator("nav").first().waitFor({ state: "attached" });
+  await page.goto(`${server.url}#/s/${where}`);
+}
+
+const shell = () => [...server.place("s1").shells.values()].at(-1);
+const screen = () => page.locator(".xterm-rows").last();
+
+async function openTerminal() {
+  await open("s1/terminal");
+  await page.getByRole("button", { name: "Open a terminal" }).click();
+  await screen().getByText("kim@sandbox").first().waitFor();
+}
+
+async function until(holds, what) {
+  for (let i = 0; i < 600; i++) {
+    if (await holds()) return;
+    await page.waitForTimeout(50);
+  }
+  assert.fail(`it never happened: ${what}`);
+}
+
+/** audit fails for what axe finds serious inside an element. */
+async function audit(selector) {
+  await page.evaluate(`${axe};0`).catch(() => {});
+  const found = await page.evaluate(async (within) => {
+    const r = await window.axe.run(within, { resultTypes: ["violations"] });
+    return r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).slice(0, 4).join(", ")}`);
+  }, selector);
+  assert.deepEqual(found, []);
+}
+
+test("a terminal takes keys, shows colours, and leaves nothing to hostile output", { skip }, async () => {
+  await openTerminal();
+  await page.keyboard.type("test\n");
+  await screen().getByText("lexer_test.go:31").waitFor();
+  const colour = await screen().getByText("lexer_test.go:31").evaluate((e) => getComputedStyle(e).color);
+  assert.notEqual(colour, await page.evaluate(() => getComputedStyle(document.body).color), "a colour of 24 bits is drawn");
+  assert.equal(await screen().evaluate((e) => getComputedStyle(e).whiteSpace), "pre", "the rules of the terminal's style hold");
+
+  await page.evaluate(() => navigator.clipboard.writeText("mine"));
+  await page.keyboard.type("evil\n");
+  await screen().getByText("bad link").waitFor();
+  assert.match(await page.title(), /Glovebox/);
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "mine");
+  await screen().getByText("bad link").click({ force: true });
+  assert.equal(await page.getByRole("dialog").count(), 0);
+});
+
+test("a link is opened after it was looked at", { skip }, async () => {
+  await openTerminal();
+  await page.keyboard.type("evil\n");
+  const link = screen().getByText("good link");
+  await link.waitFor();
+  const box = await link.boundingBox();
+  await page.mouse.move(box.x + 4, box.y + 5);
+  await page.mouse.move(box.x + 20, box.y + 6);
+  await page.waitForTimeout(200);
+  await page.mouse.click(box.x + 20, box.y + 6);
+  await page.getByRole("dialog").getByText("http://example.com/").waitFor();
+  await page.getByRole("button", { name: "Cancel" }).click();
+});
+
+test("Esc is the shell's, and a key leads out of the terminal", { skip }, async () => {
+  await openTerminal();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await until(() => (shell().typed ?? "").split("\x1b").length === 3, "both reach the shell");
+  assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/interrupt")), []);
+  await page.getByText("leaves the terminal").waitFor();
+  await page.keyboard.press("Control+Shift+E");
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("role")), "tab");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.type("echo back\n");
+  await screen().getByText("back", { exact: true }).waitFor();
+});
+
+test("a terminal outlives its view, a lost connection and a reload, and shows nothing twice", { skip }, async () => {
+  await openTerminal();
+  await page.keyboard.type("echo first\n");
+  await screen().getByText("first", { exact: true }).waitFor();
+  server.dropAll();
+  shell().write("meanwhile\r\n");
+  await screen().getByText("meanwhile").waitFor();
+  assert.equal(await screen().getByText("meanwhile").count(), 1);
+  await page.reload();
+  await screen().getByText("meanwhile").waitFor();
+  assert.equal(await screen().getByText("first", { exact: true }).count(), 1);
+});
+
+test("old output asks nothing of the shell when it is shown again", { skip }, async () => {
+  await openTerminal();
+  await page.keyboard.type("ask\n");
+  await until(() => /\x1b\[\?1;2c/.test(shell().typed), "a question that is new is answered");
+  const answers = shell().typed;
+  await page.reload();
+  await screen().getByText("ask").waitFor();
+  await page.locator(".xterm-helper-textarea").focus();
+  await page.keyboard.press("Control+C");
+  await page.keyboard.type("echo done\n");
+  await screen().getByText("done", { exact: true }).waitFor();
+  assert.equal(shell().typed, `${answers}\x03echo done\r`);
+});
+
+test("a flood leaves the page alive, is cut short, and ends at its end", { skip }, async () => {
+  await openTerminal();
+  await page.evaluate(() => {
+    window.longest = 0;
+    let last = performance.now();
+    const beat = () => {
+      const now = performance.now();
+      window.longest = Math.max(window.longest, now - last);
+      last = now;
+      setTimeout(beat, 10);
+    };
+    beat();
+  });
+  await page.keyboard.type("flood\n");
+  await screen().getByText("flood is over").waitFor({ timeout: 60_000 });
+  await page.keyboard.type("echo alive\n");
+  await screen().getByText("alive", { exact: true }).waitFor();
+  const longest = await page.evaluate(() => window.longest);
+  assert.ok(longest < 1_500, `the page stood still for ${Math.round(longest)} ms`);
+});
+
+test("the size follows the panel", { skip }, async () => {
+  await openTerminal();
+  await until(() => shell().t.cols !== 80, "the first size");
+  const { cols } = shell().t;
+  await page.getByRole("separator", { name: "Width of the panels" }).focus();
+  for (let i = 0; i < 6; i++) await page.keyboard.press("ArrowLeft");
+  await until(() => shell().t.cols > cols + 5, "a wider one");
+});
+
+test("copy, paste and search work by keyboard", { skip }, async () => {
+  await openTerminal();
+  await page.evaluate(() => navigator.clipboard.writeText("echo pa\x1bsted"));
+  await page.keyboard.press("Control+Shift+V");
+  await page.keyboard.press("Enter");
+  await screen().getByText("pasted", { exact: true }).waitFor();
+  await page.keyboard.press("Control+Shift+F");
+  await page.getByRole("searchbox", { name: "Search the terminal" }).fill("pasted");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+Shift+F");
+  await page.getByRole("searchbox", { name: "Search the terminal" }).fill("not there at all");
+  await page.getByText("not found").waitFor();
+});
+
+test("several terminals: new, too many, close with a question, ended", { skip }, async () => {
+  await openTerminal();
+  for (let i = 0; i < 3; i++) {
+    await page.getByRole("button", { name: "New terminal" }).click();
+    await page.getByRole("tab", { name: `bash ${i + 2}` }).waitFor();
+  }
+  await page.getByRole("button", { name: "New terminal" }).click();
+  await page.getByRole("alert").getByText("close one first").waitFor();
+  await page.getByRole("button", { name: "Close bash 4" }).click();
+  await page.getByRole("button", { name: "Close terminal" }).click();
+  await until(() => server.place("s1").shells.size === 3, "it is closed on the server");
+  await page.locator(".xterm-helper-textarea:visible").last().focus();
+  await page.keyboard.type("exit 3\n");
+  await page.getByText("ended with exit code 3").waitFor();
+  await page.getByRole("button", { name: "Open a new one" }).click();
+  await until(() => server.place("s1").shells.size === 4, "a new one");
+});
+
+test("a stopped sandbox offers to be started", { skip }, async () => {
+  await open("s3/terminal");
+  await page.getByText("The sandbox is stopped").waitFor();
+  await page.locator("#panel-terminal").getByRole("button", { name: "Start" }).click();
+  await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s3/start"), "the command");
+});
+
+test("files: the tree by keyboard, a text, and what changes under it", { skip }, async () => {
+  await open("s1/files");
+  const tree = page.getByRole("tree");
+  await tree.getByRole("treeitem", { name: "cmd", exact: true }).focus();
+  await page.keyboard.press("i"); // the name that begins with it
+  await page.keyboard.press("ArrowRight");
+  await tree.getByRole("treeitem", { name: "lexer", exact: true }).waitFor();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  await tree.getByRole("treeitem", { name: /^lexer.go/ }).waitFor();
+  await tree.getByRole("treeitem", { name: /^lexer.go/ }).focus();
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  const code = page.getByRole("textbox", { name: "Text of lexer.go" });
+  await code.getByText("unicode.IsSpace").waitFor();
+  assert.match(page.url(), /files\/\/workspace\/internal\/lexer\/lexer\.go/);
+  await until(() => code.getByText("package", { exact: true }).evaluate((e) => getComputedStyle(e).color !== getComputedStyle(e.closest(".cm-content")).color), "colours");
+
+  await until(() => server.place("s1").watched.includes("/workspace/internal/lexer"), "its folder is watched");
+  server.put("s1", "/workspace/internal/lexer/lexer.go", "package other\n");
+  await code.getByText("other").waitFor();
+  await page.getByText(/^Changed at/).waitFor();
+  server.put("s1", "/workspace/internal/lexer/lexer.go", null);
+  await page.getByText("It was removed").waitFor();
+  await page.getByRole("button", { name: "Close the file" }).click();
+  server.put("s1", "/workspace/internal/new.go", "x\n");
+  await tree.getByRole("treeitem", { name: /^new.go/ }).waitFor();
+});
+
+test("files: pictures, bytes, cut ones, refused ones, names that lie", { skip }, async () => {
+  await open("s1/files//workspace/logo.png");
+  await page.getByText("10 × 10").waitFor();
+  await open("s1/files//workspace/core");
+  const saved = page.waitForEvent("download");
+  await page.locator(".notice").getByRole("button", { name: "Download" }).click();
+  assert.equal((await saved).suggestedFilename(), "core");
+  await open("s1/files//workspace/build.log");
+  await page.getByText(/Only the first .* are shown/).waitFor();
+  await open("s1/files//workspace/gone.txt");
+  await page.getByText("It is not there").waitFor();
+  await open("s1/files");
+  await page.getByRole("treeitem", { name: "secret", exact: true }).click();
+  await page.getByText("permission denied").waitFor();
+  await page.getByRole("treeitem", { name: /evil.U\+202E.gnp\.exe/ }).waitFor();
+  assert.equal(await page.getByRole("treeitem", { name: ".git", exact: true }).count(), 0);
+  await page.getByRole("button", { name: "Show hidden files" }).click();
+  await page.getByRole("treeitem", { name: ".git", exact: true }).waitFor();
+  await page.getByRole("searchbox", { name: "Filter by name" }).fill("readme");
+  await until(async () => (await page.getByRole("treeitem").count()) === 1, "one is left");
+});
+
+test("the container's card: only what makes sense can be done, and the rest says why", { skip }, async () => {
+  await open("s1/container");
+  const panel = page.locator("#panel-container");
+  await panel.getByRole("meter", { name: "Memory" }).waitFor();
+  await panel.getByText(/^\d\.\d\d of 2 cores/).waitFor(); // two readings
+  await panel.getByRole("button", { name: "Start", exact: true }).focus();
+  await page.keyboard.press("Enter");
+  await panel.getByText("It is not stopped").waitFor();
+  assert.deepEqual(server.posts, []);
+  await panel.getByRole("button", { name: "Restart" }).click();
+  await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s1/restart"), "the command");
+  await panel.getByText("By hand, without Glovebox").click();
+  await panel.getByText("docker exec -it 3f2a9c01d4e7 /bin/sh").waitFor();
+  await panel.getByRole("button", { name: "Logs" }).click();
+  await page.getByRole("dialog").getByText("glovebox guest 0.1.0 listens").waitFor();
+  await page.keyboard.press("Escape");
+  await panel.getByRole("button", { name: "Open shell" }).click();
+  await screen().getByText("kim@sandbox").first().waitFor();
+});
+
+test("the isolation chip asks both sides", { skip }, async () => {
+  await open("s1");
+  await page.getByRole("button", { name: /isolated/ }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("5 of 7 differ").waitFor();
+  await dialog.getByRole("row", { name: /Host name workbench 3f2a9c01d4e7 its own names/ }).waitFor();
+  await audit("dialog");
+  await page.keyboard.press("Escape");
+  await open("s4");
+  await page.getByRole("button", { name: "no wall" }).click();
+  await dialog.getByText("Nothing is kept apart").waitFor();
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`axe finds nothing serious in the ${colorScheme} panels`, { skip }, async () => {
+    await page.context().close();
+    await fresh({ colorScheme, bypassCSP: true }); // axe itself adds styles
+    await open("s1/container");
+    await page.locator("#panel-container").getByRole("meter", { name: "Memory" }).waitFor();
+    await page.getByText("By hand, without Glovebox").click();
+    await audit("#panel-container");
+    await openTerminal();
+    await page.keyboard.type("ls\n");
+    await audit("#panel-terminal");
+    await open("s1/files");
+    await page.getByRole("treeitem", { name: "internal", exact: true }).click();
+    await audit("#panel-files");
+    await open("s1/files//workspace/internal/lexer/lexer.go");
+    await page.getByRole("textbox", { name: "Text of lexer.go" }).waitFor();
+    await audit("#panel-files");
+  });
+}
