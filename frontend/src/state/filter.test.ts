@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Session } from "../api/types.gen";
-import { counts, grouped, sift } from "./filter";
+import { counts, grouped, head, sift } from "./filter";
 
 function session(over: Partial<Session>): Session {
   return {
@@ -67,5 +67,18 @@ describe("grouped", () => {
       ["January", ["e"]],
       ["January 2024", ["f"]],
     ]);
+  });
+});
+
+describe("head", () => {
+  it("cuts after so many sessions, within a group or between two", () => {
+    const groups = [
+      { title: "A", sessions: [session({ id: "a" }), session({ id: "b" })] },
+      { title: "B", sessions: [session({ id: "c" })] },
+    ];
+    const shape = (n: number): unknown => head(groups, n).map((g) => [g.title, ids(g.sessions)]);
+    expect(shape(1)).toEqual([["A", ["a"]]]);
+    expect(shape(2)).toEqual([["A", ["a", "b"]]]);
+    expect(shape(9)).toEqual([["A", ["a", "b"]], ["B", ["c"]]]);
   });
 });

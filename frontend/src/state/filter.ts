@@ -34,7 +34,7 @@ function matches(s: Session, words: string[]): boolean {
   return words.every((w) => text.includes(w));
 }
 
-/** count says how many sessions each choice would show. */
+/** counts says how many sessions each choice would show. */
 export function counts(sessions: readonly Session[]): Record<Kept, number> {
   const n: Record<Kept, number> = { all: 0, running: 0, waiting: 0, idle: 0, ended: 0, archived: 0 };
   for (const s of sessions) {
@@ -61,6 +61,18 @@ export function grouped(sessions: readonly Session[], now: number): Group[] {
     else groups.push({ title, sessions: [s] });
   }
   return groups;
+}
+
+/** head cuts groups after so many sessions. */
+export function head(groups: readonly Group[], limit: number): Group[] {
+  const list: Group[] = [];
+  let left = limit;
+  for (const g of groups) {
+    if (left <= 0) break;
+    list.push({ title: g.title, sessions: g.sessions.slice(0, left) });
+    left -= g.sessions.length;
+  }
+  return list;
 }
 
 const DAY_MS = 86_400_000;
