@@ -11,6 +11,8 @@ export interface ScreenOptions {
   size: number;
   reader: boolean;
   label: string;
+  /** end is how far the output had come when the terminal was listed. */
+  end: number;
   changed(t: Info): void;
   link(l: TerminalLink): void;
   failed(e: ErrorBody): void;
@@ -86,7 +88,7 @@ export class Screen {
       failed: o.failed,
     });
     this.term.onData((text) => {
-      if (this.shownTo < this.socket.replayed && ANSWER.test(text)) return;
+      if (this.shownTo < Math.max(this.socket.replayed, o.end) && ANSWER.test(text)) return;
       this.socket.input(text);
     });
     this.term.onBinary((text) => this.socket.inputBytes(Uint8Array.from(text, (c) => c.charCodeAt(0))));
