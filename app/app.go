@@ -129,7 +129,7 @@ func (a *App) build() error {
 	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
-		Model: openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
+		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
 	})
 	assets, built := frontend.Assets()

@@ -51,7 +51,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.wall, "wall", "", "docker, namespace, or local (no isolation); the default never is local")
 	fl.StringVar(&f.image, "image", "", "image of the docker wall")
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
-	fl.StringVar(&f.model, "model", "", "demo, or script:FILE")
+	fl.StringVar(&f.model, "model", "", modelForms+" (default as configured, else demo)")
 	fl.StringVar(&f.agent, "agent", "", "main (default), explore or plan; the last two only read")
 	fl.StringVar(&f.network, "network", "", "none (default) or open")
 	fl.StringVar(&f.user, "user", "", "host (default), image or root")

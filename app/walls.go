@@ -130,13 +130,10 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	walls := a.probeWalls(ctx)
 	out := httpapi.About{
 		Version: Version, Commit: Commit(), Instance: a.identity.instance, DataDir: a.o.DataDir, PID: os.Getpid(),
-		StartedAt: a.started, Home: home(), Models: []httpapi.ModelInfo{{Name: demoModel, Label: "Demo"}}, DefaultModel: a.defaultModel(), Window: a.o.Window != nil, Walls: walls, Images: []string{},
+		StartedAt: a.started, Home: home(), Models: a.models(), DefaultModel: a.defaultModel(), Window: a.o.Window != nil, Walls: walls, Images: []string{},
 	}
 	for _, p := range agent.Presets() {
 		out.Agents = append(out.Agents, httpapi.AgentInfo{Name: p.Name, Description: p.Description, Tools: p.Tools(a.tools).Names()})
-	}
-	if m := a.defaultModel(); m != demoModel {
-		out.Models = append(out.Models, httpapi.ModelInfo{Name: m, Label: m})
 	}
 	if w, err := a.defaultWall(ctx); err == nil {
 		out.DefaultWall = w
@@ -198,6 +195,8 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 	add("guest", err == nil, "fail", describe(err, "embedded"), "run: make build")
 	_, built := frontend.Assets()
 	add("user interface", built, "warn", map[bool]string{true: "embedded", false: "not built"}[built], "run: make build")
+	keyed, detail, fix := a.checkModelKey()
+	add("model key", keyed, "warn", detail, fix)
 	_, err = a.store.LastSeq(ctx)
 	add("store", err == nil, "fail", describe(err, a.o.DataDir), "see the error; a backup can be put in place of glovebox.db")
 	return out

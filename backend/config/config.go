@@ -18,11 +18,14 @@ import (
 // Config is the whole file. What is left out is the zero value, and takes the
 // default that its comment names.
 type Config struct {
-	Addr    string  `toml:"addr"`    // 127.0.0.1:7333
-	Model   string  `toml:"model"`   // demo
-	OnQuit  string  `toml:"on_quit"` // keep, stop or release; keep
-	Docker  Docker  `toml:"docker"`
-	Sandbox Sandbox `toml:"sandbox"`
+	Addr      string  `toml:"addr"`    // 127.0.0.1:7333
+	Model     string  `toml:"model"`   // demo
+	OnQuit    string  `toml:"on_quit"` // keep, stop or release; keep
+	Docker    Docker  `toml:"docker"`
+	Sandbox   Sandbox `toml:"sandbox"`
+	Anthropic Vendor  `toml:"anthropic"`
+	OpenAI    Vendor  `toml:"openai"`
+	Models    []Model `toml:"models"`
 }
 
 // Docker says how the engine is reached.
@@ -58,12 +61,12 @@ func Load(path string, named bool) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("read the configuration: %w", err)
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		names := make([]string, len(unknown))
-		for i, k := range unknown {
+	if left := meta.Undecoded(); len(left) > 0 {
+		names := make([]string, len(left))
+		for i, k := range left {
 			names[i] = k.String()
 		}
-		return Config{}, fmt.Errorf("%s: %w", path, &sandbox.FieldError{Field: strings.Join(names, ", "), Reason: "unknown key; check its spelling"})
+		return Config{}, fmt.Errorf("%s: %w", path, unknown(names))
 	}
 	if err := c.validate(); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
@@ -76,6 +79,9 @@ func (c Config) validate() error {
 	case "", "keep", "stop", "release":
 	default:
 		return &sandbox.FieldError{Field: "on_quit", Reason: fmt.Sprintf("unknown word %q; choose keep, stop or release", c.OnQuit)}
+	}
+	if err := c.validateModels(); err != nil {
+		return err
 	}
 	err := c.Spec().Validate()
 	var field *sandbox.FieldError

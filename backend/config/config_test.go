@@ -39,6 +39,16 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 		{"wall", "[sandbox]\nwall = \"moat\"\n", "sandbox.wall"},
 		{"network", "[sandbox]\nnetwork = \"proxy\"\n", "sandbox.network"},
 		{"resource", "[sandbox.resources]\nmemory = \"2 gigs\"\n", "sandbox.resources.memory"},
+		{"model without a vendor", "[[models]]\nname = \"gpt\"\n", "models[0].name"},
+		{"model twice", "[[models]]\nname = \"openai:a\"\n[[models]]\nname = \"openai:a\"\n", "models[1].name"},
+		{"base_url", "[[models]]\nname = \"openai:a\"\n[[models]]\nname = \"openai:b\"\nbase_url = \"localhost:1\"\nkey_env = \"\"\n", "models[1].base_url"},
+		{"key in a base_url", "[openai]\nbase_url = \"https://me:sk-1@host/v1\"\n", "openai.base_url"},
+		{"base_url without key_env", "[[models]]\nname = \"openai:a\"\nbase_url = \"http://localhost:1/v1\"\n", "models[0].key_env"},
+		{"key in key_env", "[[models]]\nname = \"openai:a\"\nkey_env = \"sk-secret-1\"\n", "models[0].key_env"},
+		{"key of a vendor", "[anthropic]\napi_key = \"sk-secret-1\"\n", "anthropic.api_key"},
+		{"key of a model", "[[models]]\nname = \"openai:a\"\nkey = \"sk-secret-1\"\n", "models.key"},
+		{"max_tokens", "[[models]]\nname = \"openai:a\"\nmax_tokens = -1\n", "models[0].max_tokens"},
+		{"price", "[[models]]\nname = \"openai:a\"\nprice = {input = nan}\n", "models[0].price"},
 		{"on_quit", "on_quit = \"explode\"\n", "on_quit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -46,6 +56,12 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 			var field *sandbox.FieldError
 			if !errors.As(err, &field) || field.Field != c.field {
 				t.Errorf("Load() = %v, want a fault of %s", err, c.field)
+			}
+			if err != nil && strings.Contains(err.Error(), "sk-") {
+				t.Errorf("the fault repeats a key: %v", err)
+			}
+			if strings.HasPrefix(c.name, "key") && !strings.Contains(err.Error(), "key_env") {
+				t.Errorf("Load() = %v, which does not say how a key is named", err)
 			}
 		})
 	}
@@ -61,5 +77,34 @@ func TestLoad_missing(t *testing.T) {
 	}
 	if _, err := Load(write(t, "model = \n"), true); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("Load() = %v, want the line of the mistake", err)
+	}
+}
+
+func TestLoad_models(t *testing.T) {
+	got, err := Load(write(t, `
+[anthropic]
+base_url = "https://proxy.test"
+[[models]]
+name = "openai:local"
+label = "Local"
+base_url = "http://127.0.0.1:11434/v1"
+key_env = ""
+max_tokens = 4096
+sees = false
+price = { input = 1.5, output = 6, cache_read = 0.15, cache_write = 2 }
+`), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, blind := "", false
+	want := Config{
+		Anthropic: Vendor{BaseURL: "https://proxy.test"},
+		Models: []Model{{
+			Name: "openai:local", Label: "Local", BaseURL: "http://127.0.0.1:11434/v1", KeyEnv: &none, MaxTokens: 4096, Sees: &blind,
+			Price: &Price{Input: 1.5, Output: 6, CacheRead: 0.15, CacheWrite: 2},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Load() (-want +got)\n%s", diff)
 	}
 }
