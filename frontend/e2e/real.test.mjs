@@ -138,7 +138,7 @@ for (const wall of ["docker", "namespace"]) {
     // Opened again, it is all still there.
     await page.reload();
     await page.getByRole("log", { name: "Timeline" }).getByText("Now something slow.").waitFor();
-    await page.getByRole("button", { name: "Release" }).click();
+    await page.locator("main header").getByRole("button", { name: "Release", exact: true }).click();
     await page.getByText("released").first().waitFor();
     assert.deepEqual(faults, []);
   });

@@ -1,0 +1,390 @@
+// The frame of the screen in a real browser: list, dock, addresses, keys, palette and calls.
+//   npm run build && npm run e2e
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { after, before, beforeEach, afterEach, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { start, TOKEN } from "./mock.mjs";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
+const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
+const axe = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+
+let browser;
+let server;
+let context;
+let page;
+let faults;
+
+before(async () => {
+  if (skip) return;
+  browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+});
+after(async () => browser?.close());
+
+beforeEach(async () => {
+  if (skip) return;
+  server = await start();
+  faults = [];
+  await view({ width: 1280, height: 800 });
+});
+afterEach(async () => {
+  if (skip) return;
+  await context.close();
+  await server.close();
+});
+
+async function view(viewport, options = {}) {
+  await context?.close();
+  context = await browser.newContext({ viewport, reducedMotion: "reduce", ...options });
+  page = await newPage();
+}
+
+async function newPage() {
+  const p = await context.newPage();
+  p.setDefaultTimeout(30_000);
+  p.on("console", (m) => m.type() === "error" && faults.push(m.text()));
+  p.on("pageerror", (e) => faults.push(String(e)));
+  return p;
+}
+
+const nav = () => page.getByRole("navigation", { name: "Sessions" });
+const row = (name) => nav().getByRole("link", { name });
+const header = () => page.locator("main header");
+
+async function open(hash = "") {
+  await page.goto(`${server.url}#token=${TOKEN}&${hash.replace("#", "")}`);
+  await page.getByText("Upgrade the linter").first().waitFor({ state: "attached" });
+}
+
+/** until waits for what a look into the page returns. */
+const until = (look, arg) => page.waitForFunction(look, arg);
+const at = (hash) => until((h) => location.hash === h, hash);
+
+test("the list is searched, narrowed and grouped", { skip }, async () => {
+  await open();
+  await nav().getByRole("heading", { name: "Waiting for you" }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("src/scraper");
+  await until(() => document.querySelectorAll("[data-session]").length === 1);
+  await row("Port the scraper").waitFor();
+  await page.keyboard.press("Escape");
+  await nav().getByLabel("State").selectOption("ended");
+  await row("One thing done").waitFor();
+  assert.equal(await nav().getByRole("link", { name: "Upgrade the linter" }).count(), 0);
+  await nav().getByLabel("Wall").selectOption("local");
+  await nav().getByText("No session matches.").waitFor();
+  await nav().getByRole("button", { name: "Show all" }).click();
+  await row("Upgrade the linter").waitFor();
+});
+
+test("keys walk the list and open a session with the panel that was open last", { skip }, async () => {
+  await open();
+  await page.keyboard.press("j");
+  assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /Upgrade the linter/);
+  await page.keyboard.press("j");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("k");
+  await page.keyboard.press("Enter");
+  await at("#/s/s6/container");
+  await page.getByRole("tab", { name: "Container", selected: true }).waitFor();
+  // One stop of the Tab key in the whole list, and one for the menu of its row.
+  assert.equal(await nav().locator("[data-session][tabindex='0']").count(), 1);
+  await page.getByRole("button", { name: "Close the panels" }).click();
+  await at("#/s/s6");
+  await row("Find out why CI is slow").click();
+  await at("#/s/s3");
+});
+
+test("a title is written in its row, and Esc leaves it", { skip }, async () => {
+  await open();
+  await row("Port the scraper").focus();
+  await page.keyboard.press("F2");
+  await nav().getByRole("textbox", { name: "Title" }).fill("Port it all");
+  await page.keyboard.press("Escape");
+  await row("Port the scraper").waitFor();
+  await row("Port the scraper").focus();
+  await page.keyboard.press("F2");
+  await nav().getByRole("textbox", { name: "Title" }).fill("Port it all");
+  await page.keyboard.press("Enter");
+  await row("Port it all").waitFor();
+  assert.deepEqual(server.posts, [{ path: "/api/v1/sessions/s5", body: { title: "Port it all" } }]);
+});
+
+test("a session is archived, and the archive is undone", { skip }, async () => {
+  await open();
+  await row("Port the scraper").hover();
+  await nav().getByRole("button", { name: "Actions for Port the scraper" }).click();
+  await page.getByRole("menuitem", { name: /Archive/ }).click();
+  await row("Port the scraper").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Undo" }).click();
+  await row("Port the scraper").waitFor();
+  assert.deepEqual(server.posts.map((p) => p.body), [{ archived: true }, { archived: false }]);
+});
+
+test("closing a session and stopping all ask first and say what for", { skip }, async () => {
+  await open("#/s/s1");
+  await header().getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("menuitem", { name: /Close session/ }).click();
+  await page.getByRole("dialog").getByText("container 3f2a9c01d4e7").waitFor();
+  await page.keyboard.press("Escape");
+  assert.deepEqual(server.posts, []);
+  await nav().getByRole("button", { name: "Stop all" }).click();
+  await page.getByRole("heading", { name: "Stop 3 sessions?" }).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Stop all" }).click();
+  await nav().getByRole("button", { name: "Stop all" }).waitFor({ state: "detached" });
+  assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/interrupt"]);
+});
+
+test("the address alone says what is open, back and forward", { skip }, async () => {
+  await open("#/s/s1/files");
+  await page.getByRole("tab", { name: "Files", selected: true }).waitFor();
+  await page.getByRole("tab", { name: "Container" }).click();
+  await at("#/s/s1/container");
+  await page.getByRole("button", { name: "Show two panels" }).click();
+  await until(() => location.hash.startsWith("#/s/s1/container?below="));
+  assert.equal(await page.getByRole("tabpanel").count(), 2);
+  await page.goBack();
+  await at("#/s/s1/container");
+  await page.goBack();
+  await at("#/s/s1/files");
+  await page.getByRole("tab", { name: "Files", selected: true }).waitFor();
+  await page.goForward();
+  await page.getByRole("tab", { name: "Container", selected: true }).waitFor();
+  await page.goto(`${server.url}#/s/nothing`);
+  await page.getByRole("heading", { name: "This session is not here" }).waitFor();
+});
+
+test("the width of the dock is moved by keys and kept", { skip }, async () => {
+  await open("#/s/s1/container");
+  const edge = page.getByRole("separator", { name: "Width of the panels" });
+  const before = Number(await edge.getAttribute("aria-valuenow"));
+  await edge.focus();
+  await page.keyboard.press("ArrowLeft");
+  assert.equal(Number(await edge.getAttribute("aria-valuenow")), before + 24);
+  const box = await edge.boundingBox();
+  await page.mouse.move(box.x, box.y + 300);
+  await page.mouse.down();
+  await page.mouse.move(box.x - 60, box.y + 300);
+  await page.mouse.up();
+  const after = Number(await edge.getAttribute("aria-valuenow"));
+  assert.ok(Math.abs(after - before - 84) <= 2, `${before} → ${after}`);
+  await page.reload();
+  await edge.waitFor();
+  assert.equal(Number(await edge.getAttribute("aria-valuenow")), after);
+});
+
+test("a panel opens alone in a window of its own", { skip }, async () => {
+  await open("#/s/s1/container");
+  const popup = context.waitForEvent("page");
+  await page.getByRole("button", { name: "Open in its own window" }).click();
+  const alone = await popup;
+  await alone.getByRole("main", { name: "Container" }).getByText("3f2a9c01d4e7").first().waitFor();
+  assert.equal(new URL(alone.url()).hash, "#/p/s1/container");
+  assert.equal(await alone.getByRole("navigation").count(), 0);
+});
+
+test("a part of the page that does not come can be asked for again", { skip }, async () => {
+  await page.route(/TerminalPanel.*\.js/, (r) => r.abort());
+  await open("#/s/s1/container");
+  await page.getByRole("tab", { name: "Terminal" }).click();
+  await page.getByRole("alert").getByText("Terminal did not load").waitFor();
+  await page.unroute(/TerminalPanel.*\.js/);
+  await page.getByRole("button", { name: "Retry" }).click();
+  await page.getByText("Terminal did not load").waitFor({ state: "detached" });
+  await page.getByRole("tabpanel", { name: "Terminal" }).getByRole("button").first().waitFor();
+});
+
+test("the palette finds actions and sessions by letters", { skip }, async () => {
+  await open("#/s/s1");
+  await page.keyboard.press("Control+k");
+  const field = page.getByRole("combobox", { name: "Find an action or a session" });
+  await field.fill("show fil");
+  await page.getByRole("option", { name: /Show the files/, selected: true }).waitFor();
+  await page.keyboard.press("Enter");
+  await at("#/s/s1/files");
+  await page.locator("main").first().click({ position: { x: 5, y: 300 } });
+  await page.keyboard.press("Control+k");
+  await field.fill("upgr lint");
+  await page.keyboard.press("Enter");
+  await until(() => location.hash.startsWith("#/s/s2"));
+  await page.getByLabel("Message to the agent").focus();
+  await page.keyboard.press("Control+k");
+  await field.fill("theme dark");
+  await page.keyboard.press("Enter");
+  await until(() => document.documentElement.dataset.theme === "dark");
+  await page.keyboard.press("Control+k");
+  await field.fill("no such thing at all");
+  await page.getByText("Nothing is called that.").waitFor();
+  await page.keyboard.press("Escape");
+  await field.waitFor({ state: "detached" });
+});
+
+test("keys do nothing while one types, and sequences go places", { skip }, async () => {
+  await open("#/s/s1");
+  const message = page.getByLabel("Message to the agent");
+  await message.focus();
+  await page.keyboard.type("gh vc ? j/");
+  assert.equal(await message.inputValue(), "gh vc ? j/");
+  assert.equal(new URL(page.url()).hash, "#/s/s1");
+  await page.locator("main h1").click();
+  await page.keyboard.press("Escape"); // the title's field opens on a click
+  await page.keyboard.press("v");
+  await page.keyboard.press("c");
+  await at("#/s/s1/container");
+  await page.keyboard.press("]");
+  await page.keyboard.press("?");
+  await page.getByRole("heading", { name: "Keys" }).waitFor();
+  await page.getByText("Show the terminal").waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("g");
+  await page.keyboard.press("h");
+  await at("#/");
+});
+
+test("a retry counts down and is not waited for; a failed turn is tried again", { skip }, async () => {
+  await open("#/s/s1");
+  server.change("s1", { retry: { attempt: 2, attempts: 6, at: new Date(Date.now() + 300_000).toISOString(), kind: "overloaded", detail: "529" } });
+  await page.getByText(/The model is overloaded; asked again in \d+ (min|s).* \(2 of 6\)\./).waitFor();
+  await page.getByRole("button", { name: "Try now" }).click();
+  await page.getByText("The model is overloaded").waitFor({ state: "detached" });
+  server.change("s1", { status: "idle", suspended: "turn_failed", detail: "set ANTHROPIC_API_KEY" });
+  await page.getByText("The turn failed: set ANTHROPIC_API_KEY").waitFor();
+  await page.getByRole("button", { name: "Retry", exact: true }).first().click();
+  await page.getByText("The turn failed: set ANTHROPIC_API_KEY").waitFor({ state: "detached" });
+  assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s1/retry", "/api/v1/sessions/s1/retry"]);
+});
+
+test("what waits is counted in the title and called for once", { skip }, async () => {
+  await view({ width: 1280, height: 800 }, { permissions: ["notifications"] });
+  const record = () => {
+    window.called = [];
+    window.Notification = class {
+      static permission = "granted";
+      static requestPermission = async () => "granted";
+      constructor(title, o) {
+        window.called.push(`${title}: ${o.body}`);
+      }
+    };
+  };
+  await context.addInitScript(record);
+  await open("#/s/s1");
+  await until(() => document.title.startsWith("(1) Make the tests"));
+  assert.match(await page.locator("link[rel=icon]").getAttribute("href"), /waiting/);
+  await nav().getByRole("button", { name: "Notify me" }).click();
+  await nav().getByRole("button", { name: "Notify me", pressed: true }).waitFor();
+  const other = await newPage();
+  await other.goto(`${server.url}#token=${TOKEN}`);
+  await other.getByRole("link", { name: "Port the scraper" }).waitFor();
+  const waiting = [{ call_id: "c9", tool: "Bash", reason: "" }];
+  server.change("s3", { status: "waiting", waiting });
+  await other.waitForFunction(() => document.title.startsWith("(2)"));
+  const all = async () => [...(await page.evaluate(() => window.called)), ...(await other.evaluate(() => window.called))];
+  for (let i = 0; i < 100 && (await all()).length === 0; i++) await page.evaluate(() => new Promise((done) => setTimeout(done, 50)));
+  server.change("s3", { waiting }); // told again, it is no news
+  await page.evaluate(() => new Promise((done) => setTimeout(done, 700)));
+  assert.deepEqual(await all(), ["Find out why CI is slow: Bash waits for your approval"]);
+});
+
+test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }, async () => {
+  await view({ width: 360, height: 740 });
+  await open("#/s/s1");
+  await page.getByRole("button", { name: "Show the container" }).click();
+  const panels = page.getByRole("complementary", { name: "Panels" });
+  const box = await panels.boundingBox();
+  assert.deepEqual([box.x, box.y, box.width, box.height], [0, 0, 360, 740]);
+  await page.keyboard.press("Escape");
+  await at("#/s/s1");
+  await page.getByRole("button", { name: "Sessions", exact: true }).click();
+  await row("Upgrade the linter").click();
+  await at("#/s/s2"); // no panel comes along where it would cover the page
+  for (const width of [360, 640, 1024, 1920]) {
+    await page.setViewportSize({ width, height: 740 });
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width} px scroll sideways`);
+  }
+});
+
+test("five hundred sessions stay quick", { skip }, async () => {
+  await server.close();
+  server = await start(0, { extra: 500 });
+  await open();
+  await row("Older work 1").first().waitFor();
+  assert.ok((await page.evaluate(() => document.querySelectorAll("[data-session]").length)) <= 120);
+  const took = await page.evaluate(async () => {
+    const field = document.querySelector("input[type=search]");
+    const from = performance.now();
+    for (const text of ["w", "work 49", ""]) {
+      field.value = text;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    }
+    return performance.now() - from;
+  });
+  console.log(`three searches over 507 sessions: ${Math.round(took)} ms`);
+  await row("Older work 1").first().focus();
+  await page.keyboard.press("End");
+  await until(() => document.activeElement?.textContent?.includes("Older work 499"));
+  await page.keyboard.press("/");
+  await page.keyboard.type("work 499");
+  await until(() => document.querySelectorAll("[data-session]").length === 1);
+});
+
+test("a link that leads out of the page opens elsewhere", { skip }, async () => {
+  await open("#/s/s1");
+  await page.evaluate(() => {
+    const a = Object.assign(document.createElement("a"), { href: "http://127.0.0.1:9/x", textContent: "out" });
+    document.querySelector("main header").append(a);
+  });
+  const popup = context.waitForEvent("page");
+  await page.getByRole("link", { name: "out", exact: true }).click();
+  await popup;
+  assert.match(page.url(), /#\/s\/s1/);
+});
+
+for (const theme of ["light", "dark"]) {
+  for (const width of [360, 1280]) {
+    test(`axe finds nothing serious at ${width} px, ${theme}`, { skip, timeout: 180_000 }, async () => {
+      await view({ width, height: 800 }, { colorScheme: theme, bypassCSP: true });
+      await context.addInitScript(axe);
+      const look = async (name) => {
+        const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+        const bad = violations
+          .filter((v) => ["serious", "critical"].includes(v.impact))
+          .map((v) => `${name}: ${v.id}: ${v.nodes.map((n) => `${n.target.join(" ")} ${n.any[0]?.message ?? ""}`).join("; ")}`);
+        assert.deepEqual(bad, []);
+      };
+      server.change("s1", { archived: false, usage: { input: 5000, output: 10, cache_read: 0, cache_write: 0 }, cost_usd: 0.4 });
+      await open("#/s/s1");
+      await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+      await look("session");
+      if (width === 360) {
+        await page.getByRole("button", { name: "Sessions", exact: true }).click();
+        await look("list");
+        await page.keyboard.press("Escape");
+      }
+      await page.keyboard.press("Control+k");
+      await page.getByRole("combobox", { name: "Find an action" }).waitFor();
+      await look("palette");
+      await page.keyboard.press("Escape");
+      await page.getByRole("combobox", { name: "Find an action" }).waitFor({ state: "detached" });
+      await page.keyboard.press("?");
+      await page.getByRole("heading", { name: "Keys" }).waitFor();
+      await look("keys");
+      await page.keyboard.press("Escape");
+      await page.goto(`${server.url}#/s/s3/container`);
+      server.change("s3", { suspended: "turn_failed", detail: "no key" });
+      await page.getByText("The turn failed").first().waitFor({ state: "attached" });
+      await page.getByRole("tabpanel", { name: "Container" }).getByRole("button").first().waitFor();
+      await look("dock");
+      server.dropAll();
+      await page.goto(`${server.url}#/s/nothing`);
+      await page.getByRole("heading", { name: "This session is not here" }).waitFor();
+      await look("missing");
+    });
+  }
+}
