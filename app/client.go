@@ -138,18 +138,32 @@ func (c *apiClient) follow(ctx context.Context, id string, after int64, handle f
 			}
 			return fmt.Errorf("the server went away: %w", err)
 		}
-		var f httpapi.Frame
-		if err := json.Unmarshal(data, &f); err != nil {
-			return fmt.Errorf("a frame of the server: %w", err)
+		frames, err := framesOf(data)
+		if err != nil {
+			return fmt.Errorf("a message of the server: %w", err)
 		}
-		if f.Type == "error" && f.Error != nil {
-			return &apiError{ErrorBody: *f.Error}
-		}
-		switch err := handle(f); {
-		case errors.Is(err, errDone):
-			return nil
-		case err != nil:
-			return err
+		for _, f := range frames {
+			if f.Type == "error" && f.Error != nil {
+				return &apiError{ErrorBody: *f.Error}
+			}
+			switch err := handle(f); {
+			case errors.Is(err, errDone):
+				return nil
+			case err != nil:
+				return err
+			}
 		}
 	}
+}
+
+// framesOf returns the frames of a message, which is one or a list of them.
+func framesOf(message []byte) ([]httpapi.Frame, error) {
+	if bytes.HasPrefix(message, []byte("[")) {
+		var frames []httpapi.Frame
+		err := json.Unmarshal(message, &frames)
+		return frames, err
+	}
+	frames := make([]httpapi.Frame, 1)
+	err := json.Unmarshal(message, &frames[0])
+	return frames, err
 }

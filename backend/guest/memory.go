@@ -83,7 +83,7 @@ func procStats(s *wire.Stats) {
 		if len(f) < 22 {
 			continue
 		}
-		const tick = time.Second / 100 // USER_HZ is 100 on every Linux that matters here
+		const tick = time.Second / 100   // USER_HZ is 100 on every Linux that matters here
 		for _, ticks := range f[11:15] { // in user and kernel mode, then the same of reaped children
 			n, _ := strconv.ParseInt(ticks, 10, 64)
 			s.CPU += time.Duration(n) * tick

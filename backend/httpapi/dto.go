@@ -371,8 +371,8 @@ type ErrorBody struct {
 	Field   string `json:"field"`
 }
 
-// Frame is one message of the events socket, in either direction. Type says
-// which fields are set:
+// Frame is one message of the events socket, in either direction; a message of
+// the server may also be a list of frames. Type says which fields are set:
 //
 //	server: hello{version, seq} · sessions{sessions} · session{session} ·
 //	        event{session_id, event} · caught_up{session_id, seq} ·

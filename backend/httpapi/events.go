@@ -15,10 +15,13 @@ import (
 )
 
 const (
-	eventsPage = 500
+	eventsPage = 1000
 	pingEvery  = 10 * time.Second
 	freshEvery = 4 * time.Second // how often ages are renewed
 	sendTime   = 30 * time.Second
+
+	// messageBytes is how much of events goes into one message, more or less.
+	messageBytes = 256 << 10
 
 	// liveRate is how many bytes of live frames a window is sent in a second.
 	// More than anybody reads, and little enough that a command which prints
@@ -257,11 +260,18 @@ func (e *eventSocket) sendEventsOf(ctx context.Context, id string) error {
 		if err != nil {
 			return e.sendError(ctx, id, err)
 		}
+		var frames []Frame
+		size := 0
 		for i := range events {
-			if err := e.send(ctx, Frame{Type: "event", SessionID: id, Seq: events[i].Seq, Event: &events[i]}); err != nil {
+			frames = append(frames, Frame{Type: "event", SessionID: id, Seq: events[i].Seq, Event: &events[i]})
+			if size += len(events[i].Body); size < messageBytes && i+1 < len(events) {
+				continue
+			}
+			if err := e.send(ctx, frames...); err != nil {
 				return err
 			}
 			e.after[id] = events[i].Seq
+			frames, size = frames[:0], 0
 		}
 		if len(events) < eventsPage {
 			return nil
@@ -300,8 +310,14 @@ func (e *eventSocket) sendError(ctx context.Context, id string, err error) error
 	return e.send(ctx, Frame{Type: "error", SessionID: id, Error: &body})
 }
 
-func (e *eventSocket) send(ctx context.Context, f Frame) error {
-	body, err := json.Marshal(f)
+// send sends frames in one message: a long log is many of them, and what a message
+// costs a browser is most of what it takes to show one.
+func (e *eventSocket) send(ctx context.Context, frames ...Frame) error {
+	var message any = frames
+	if len(frames) == 1 {
+		message = frames[0]
+	}
+	body, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}

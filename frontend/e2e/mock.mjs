@@ -117,8 +117,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       const f = JSON.parse(String(data));
       if (f.type === "watch_files") place(f.session_id).watched = f.dirs ?? [];
       if (f.type !== "subscribe") return;
-      for (const e of logs.get(f.session_id) ?? []) {
-        if (e.seq > (f.after ?? 0)) send({ type: "event", session_id: f.session_id, event: e });
+      const events = (logs.get(f.session_id) ?? []).filter((e) => e.seq > (f.after ?? 0));
+      for (let i = 0; i < events.length; i += 500) {
+        send(events.slice(i, i + 500).map((event) => ({ type: "event", session_id: f.session_id, event })));
       }
       send({ type: "caught_up", session_id: f.session_id, seq });
     });

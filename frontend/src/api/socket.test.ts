@@ -2,6 +2,11 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { EventSocket, type Link, type Wire } from "./socket";
 import type { Frame } from "./types.gen";
 
+function eventOf(session: string, seq: number): Frame {
+  const event = { seq, task_id: session, root_task_id: session, kind: "TaskWoken" as const, at: "", generation: 1, body: {} };
+  return { type: "event", session_id: session, event };
+}
+
 class FakeWire implements Wire {
   readyState = 0;
   sent: Frame[] = [];
@@ -25,8 +30,10 @@ class FakeWire implements Wire {
     this.onmessage?.({ data: JSON.stringify(f) });
   }
   event(session: string, seq: number): void {
-    const event = { seq, task_id: session, root_task_id: session, kind: "TaskWoken" as const, at: "", generation: 1, body: {} };
-    this.push({ type: "event", session_id: session, event });
+    this.push(eventOf(session, seq));
+  }
+  events(session: string, ...seqs: number[]): void {
+    this.onmessage?.({ data: JSON.stringify(seqs.map((seq) => eventOf(session, seq))) });
   }
   drop(): void {
     this.readyState = 3;
@@ -58,6 +65,15 @@ function setUp() {
 }
 
 describe("EventSocket", () => {
+  it("takes many frames in one message, each once", () => {
+    const { socket, wire, seqs } = setUp();
+    wire().greet();
+    socket.subscribe("a", 2);
+    wire().events("a", 1, 2, 3, 4);
+    wire().events("a", 4, 5);
+    expect(seqs()).toEqual([3, 4, 5]);
+  });
+
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 

@@ -108,17 +108,19 @@ export class EventSocket {
 
   private receive(data: unknown): void {
     if (typeof data !== "string") return;
-    let f: Frame;
+    let message: Frame | Frame[];
     try {
-      f = JSON.parse(data) as Frame;
+      message = JSON.parse(data) as Frame | Frame[];
     } catch {
       return;
     }
     this.heardAt = Date.now();
     this.watch();
-    if (f.type === "hello") this.hello(f);
-    if (f.type === "event" && !this.advance(f)) return;
-    this.handlers.frame(f);
+    for (const f of Array.isArray(message) ? message : [message]) {
+      if (f.type === "hello") this.hello(f);
+      if (f.type === "event" && !this.advance(f)) continue;
+      this.handlers.frame(f);
+    }
   }
 
   private hello(f: Frame): void {
