@@ -146,11 +146,12 @@ test("the form shows a fault at its field, and local needs a tick", { skip }, as
   await open();
   await page.getByRole("navigation").getByRole("button", { name: "New session" }).click();
   await page.getByRole("textbox", { name: "Goal" }).fill("it's mine");
+  await page.getByRole("button", { name: /mounts and limits/ }).click();
   await page.getByRole("textbox", { name: "Memory" }).fill("1");
   await page.getByRole("button", { name: "Open session" }).click();
   await page.getByText("less than 16m").waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Memory" }).getAttribute("aria-invalid"), "true");
-  await page.getByText("No wall", { exact: true }).click();
+  await page.getByRole("dialog").getByText("No wall", { exact: true }).click();
   assert.equal(await page.getByRole("button", { name: "Open session" }).isDisabled(), true);
   await page.getByLabel("I understand").check();
   await page.getByText(`glovebox run --wall local --model demo 'it'\\''s mine'`).waitFor();

@@ -6,8 +6,9 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { WebSocketServer } from "ws";
+import { Machine } from "./machine.mjs";
 import { Place } from "./place.mjs";
-import { about, container, doctor, more, sessions, story } from "./story.mjs";
+import { container, more, sessions, story } from "./story.mjs";
 
 const DIST = process.env.DIST ?? fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "c0ffee";
@@ -16,12 +17,13 @@ const CSP =
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** start serves on a loopback port; what it returns can play on. */
-export async function start(port = 0, { empty = false, broken = false, extra = 0 } = {}) {
+export async function start(port = 0, { empty = false, broken = false, extra = 0, bare = false, untiny = false } = {}) {
   const list = empty ? [] : structuredClone([...sessions, ...more(extra)]);
   const logs = new Map(list.map((s) => [s.id, story(s)]));
   const places = new Map();
   const place = (id) => places.get(id) ?? places.set(id, new Place()).get(id);
   const posts = [];
+  const machine = new Machine({ bare, untiny, broken }, (f) => broadcast(f));
   let seq = 100_000;
 
   const server = createServer(async (req, res) => {
@@ -46,14 +48,16 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     for await (const chunk of req) body += chunk;
     if (req.method !== "GET") posts.push({ path: url.pathname, body: body ? JSON.parse(body) : null });
     const path = url.pathname.replace("/api/v1", "");
-    if (path === "/about") return json(200, about);
-    if (path === "/doctor") return json(200, doctor(broken));
+    const known = machine.answer(req.method, path, url.searchParams, body && JSON.parse(body));
+    if (known) return json(...known);
     if (path === "/sessions" && req.method === "GET") return json(200, list);
     if (path === "/sessions") {
       const r = JSON.parse(body);
       if (r.workspace && !r.workspace.startsWith("/")) return json(400, { error: { code: "invalid", message: `${r.workspace} is not absolute`, field: "workspace" } });
       if (r.spec.resources?.memory === "1") return json(400, { error: { code: "invalid", message: '"1" is less than 16m, the least a sandbox can run with', field: "spec.resources.memory" } });
-      const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, title: r.goal, created_at: new Date().toISOString() };
+      const mount = (r.spec.mounts ?? []).findIndex((m) => m.source.includes(".ssh"));
+      if (mount >= 0) return json(400, { error: { code: "invalid", message: `${r.spec.mounts[mount].source} is never mounted`, field: `spec.mounts[${mount}].source` } });
+      const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, title: r.title || r.goal.split("\n")[0], model: r.model, created_at: new Date().toISOString() };
       list.push(s);
       logs.set(s.id, []);
       broadcast({ type: "session", session: s });
@@ -154,6 +158,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       broadcast({ type: "session", session: s });
     },
     place,
+    machine,
     /** put writes a file of a session's sandbox, and tells who watches its directory. */
     put(id, path, content) {
       place(id).put(path, content);
@@ -163,6 +168,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     dropAll: () => [...wss.clients, ...ttys.clients].forEach((c) => c.terminate()),
     async close() {
       clearInterval(beat);
+      machine.close();
       for (const p of places.values()) p.close();
       api.dropAll();
       wss.close();

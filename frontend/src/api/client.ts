@@ -81,7 +81,9 @@ export class Client {
   closeTerminal = (id: string, terminal: string) =>
     this.call<unknown>("DELETE", `${at(id)}/terminals/${encodeURIComponent(terminal)}`);
 
-  pickFolder = (start: string) => this.call<FolderResponse>("POST", "/window/folder", { start });
+  /** pickFolder answers when the person has chosen: it has no deadline. */
+  pickFolder = async (start: string): Promise<FolderResponse> =>
+    (await (await this.request("POST", "/window/folder", { start }, undefined)).json()) as FolderResponse;
   openLink = (url: string) => this.call<unknown>("POST", "/window/link", { url });
   notify = (title: string, body: string) => this.call<unknown>("POST", "/window/notify", { title, body });
 

@@ -3,8 +3,10 @@ import { ApiError, Client, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
-import type { About, Container, Doctor, Frame, OpenRequest, Session } from "../api/types.gen";
+import type { About, Container, Frame, OpenRequest, Session, Wall } from "../api/types.gen";
 import { Clock } from "./clock.svelte";
+import { Health } from "./doctor.svelte";
+import { findImage, Images, isTiny, TINY } from "./images.svelte";
 import { Keys } from "./keys.svelte";
 import { surround } from "./notify.svelte";
 import { Prefs } from "./prefs.svelte";
@@ -16,8 +18,6 @@ import { Toasts } from "./toasts.svelte";
 const GATHER_MS = 30;
 /** How many timelines stay in memory after their page was left. */
 const KEPT_TIMELINES = 8;
-/** How long the demo waits for its image. */
-const IMAGE_MS = 60_000;
 
 /** Below this width a panel covers the page, so none is opened along with a session. */
 const ROOM_FOR_DOCK = "min-width: 861px";
@@ -42,17 +42,20 @@ export class App {
   readonly toasts = new Toasts();
   readonly prefs = new Prefs(localStorage);
   readonly keys = new Keys();
+  readonly health = new Health(localStorage);
+  readonly images = new Images(() => this.client);
 
   /** authorized is false when there is no token, or the server refuses it. */
   authorized = $state(true);
   link = $state.raw<Link>({ state: "connecting" });
   about = $state.raw<About | null>(null);
-  doctor = $state.raw<Doctor | null>(null);
   sessions = $state.raw<Session[] | null>(null);
   timeline = $state.raw<Timeline | null>(null);
   /** stopping is the session whose turn is being stopped. */
   stopping = $state("");
   demo = $state<"" | "image" | "opening">("");
+  /** demoFault says why the demo did not start. */
+  demoFault = $state("");
   creating = $state(false);
   question = $state.raw<Question | null>(null);
   /** renaming is the session whose title is being written, and where. */
@@ -161,7 +164,7 @@ export class App {
     return terminalAt(location, this.token, id, terminal);
   }
 
-  /** listen is told the frames that no session's fold takes (files, build), and returns what ends it. */
+  /** listen is told the frames that no session's fold takes (files), and returns what ends it. */
   listen(heard: (f: Frame) => void): () => void {
     this.listeners.add(heard);
     return () => void this.listeners.delete(heard);
@@ -243,49 +246,61 @@ export class App {
     }
   }
 
+  /** openDemo opens the demo behind a wall that there is; without one it says so, and never goes without. */
   async openDemo(): Promise<void> {
     if (this.demo) return;
-    await this.attempt("The demo did not start", async () => {
-      const wall = this.about?.default_wall ?? "";
-      let image = this.about?.default_image ?? "";
-      if (wall === "docker" && !this.about?.images?.includes(image)) {
-        this.demo = "image";
-        image = await this.tinyImage();
-      }
-      this.demo = "opening";
+    this.demo = "opening";
+    this.demoFault = "";
+    try {
+      const about = await this.client.about();
+      this.about = about;
+      const place = await this.demoPlace(about);
+      if (!place) return;
       await this.open({
         title: "Demo",
         goal: "Show me what you can do in here.",
         workspace: "",
         model: "demo",
         agent: "",
-        spec: { network: {}, ...(wall === "docker" ? { image } : {}) },
+        spec: { ...place, network: { mode: "none" } },
         approvals: "auto",
         one_shot: false,
       });
-    });
-    this.demo = "";
+    } catch (err) {
+      if (this.noticeAuth(err)) return;
+      this.demoFault = err instanceof Error ? err.message : String(err);
+      if (this.router.route.at !== "home") this.toasts.show("The demo did not start", this.demoFault);
+    } finally {
+      this.demo = "";
+    }
   }
 
   async examine(): Promise<void> {
     await this.attempt("The checks did not run", async () => {
-      this.doctor = await this.client.doctor();
+      await this.health.run(() => this.client.doctor());
       this.about = await this.client.about();
     });
   }
 
-  private async tinyImage(): Promise<string> {
-    const tiny = (about: About): string => about.images?.find((i) => i.startsWith("glovebox/tiny")) ?? "";
-    const about = await this.client.about();
-    if (tiny(about)) return tiny(about);
-    await this.client.build("tiny");
-    const deadline = Date.now() + IMAGE_MS;
-    while (Date.now() < deadline) {
-      await new Promise((done) => setTimeout(done, 500));
-      this.about = await this.client.about();
-      if (tiny(this.about)) return tiny(this.about);
+  /** demoPlace returns a wall, and the image for it, which is built first where it is missing; null when that was cancelled. */
+  private async demoPlace(about: About): Promise<{ wall: Wall; image?: string } | null> {
+    const has = (wall: Wall): boolean => about.walls?.some((w) => w.wall === wall && w.available) ?? false;
+    if (has("docker") && about.default_wall !== "namespace") {
+      await this.images.load();
+      const list = this.images.list ?? [];
+      const there = findImage(this.images.usual, list) ?? list.find((i) => isTiny(i.ref));
+      if (there) return { wall: "docker", image: there.ref };
+      if (!this.images.error) {
+        this.demo = "image";
+        const build = await this.images.made(TINY);
+        this.demo = "opening";
+        if (build.state === "done") return { wall: "docker", image: build.ref };
+        if (build.state === "cancelled") return null;
+        throw new ApiError(0, "image", `The demo's image was not built: ${build.error}`);
+      }
     }
-    throw new ApiError(0, "image", "The demo's image was not built in time. Run: glovebox image build");
+    if (has("namespace")) return { wall: "namespace" };
+    throw new ApiError(0, "no_wall", "There is no wall on this machine to put the demo behind. The checks say what to install.");
   }
 
   private connect(): void {
@@ -303,7 +318,7 @@ export class App {
   private async load(): Promise<void> {
     try {
       this.about = await this.client.about();
-      this.doctor = await this.client.doctor();
+      await this.health.run(() => this.client.doctor());
     } catch (err) {
       this.noticeAuth(err); // an unreachable server shows as the state of the link
     }
@@ -314,6 +329,7 @@ export class App {
     // A socket does not say why it was refused; a request does.
     if (l.state === "waiting") void this.client.about().catch((err: unknown) => this.noticeAuth(err));
     if (l.state === "open" && !this.about) void this.load();
+    if (l.state === "open" && this.images.isBuilding) void this.images.load(); // what came meanwhile was missed
   }
 
   private renewed(what: "instance" | "version"): void {
@@ -341,8 +357,10 @@ export class App {
       case "caught_up":
         this.gather(f);
         return;
-      case "files":
       case "build":
+        this.images.take(f);
+        return;
+      case "files":
         for (const heard of this.listeners) heard(f);
         return;
       case "error":

@@ -15,11 +15,18 @@ export interface Shown {
   call?: string;
 }
 
-/** The places that an address can name: the start, a session, or one panel of it in a window of its own. */
-export type Route = { at: "home" } | ({ at: "session" } & Shown) | { at: "panel"; id: string; panel: Panel; path?: string };
+/** The places that an address can name: the start, the new-session form over it, the checks, a session, or one panel of it in a window of its own. */
+export type Route =
+  | { at: "home" }
+  | { at: "new" }
+  | { at: "doctor" }
+  | ({ at: "session" } & Shown)
+  | { at: "panel"; id: string; panel: Panel; path?: string };
 
 /** parseRoute reads the fragment of an address. What it does not know is the start. */
 export function parseRoute(hash: string): Route {
+  if (hash === "#/new") return { at: "new" };
+  if (hash === "#/doctor") return { at: "doctor" };
   const found = /^#\/([sp])\/([^/?]+)(?:\/([a-z]+)(?:\/([^?]*))?)?\/?(?:\?(.*))?$/.exec(hash);
   if (!found) return { at: "home" };
   const [, kind, rawID = "", rawPanel, rawPath, rawQuery] = found;
@@ -44,6 +51,7 @@ export function parseRoute(hash: string): Route {
 /** href returns the address of a place. */
 export function href(r: Route): string {
   if (r.at === "home") return "#/";
+  if (r.at === "new" || r.at === "doctor") return `#/${r.at}`;
   const file = r.panel === "files" && r.path ? `/${r.path.split("/").map(encodeURIComponent).join("/")}` : "";
   const place = `${encodeURIComponent(r.id)}${r.panel ? `/${r.panel}${file}` : ""}`;
   if (r.at === "panel") return `#/p/${place}`;
@@ -90,18 +98,18 @@ export class Router {
 
   /** id is the session that the address names, in whatever form. */
   get id(): string {
-    return this.route.at === "home" ? "" : this.route.id;
+    return "id" in this.route ? this.route.id : "";
   }
 
   /** path is the file that the address names. */
   get path(): string {
-    return (this.route.at !== "home" && this.route.path) || "";
+    return ("id" in this.route && this.route.path) || "";
   }
 
   /** show opens a panel beside the session, or puts another one into the window that has only one. */
   show(panel: Panel, path?: string): void {
     const r = this.route;
-    if (r.at === "home") return;
+    if (!("id" in r)) return;
     if (r.at === "panel") return this.go({ at: "panel", id: r.id, panel, path });
     // What is opened from the other half trades places with it.
     const below = r.below === panel ? r.panel : r.below;

@@ -4,6 +4,8 @@ import { href, parseRoute, type Route } from "./route.svelte";
 describe("routes", () => {
   it.each<Route>([
     { at: "home" },
+    { at: "new" },
+    { at: "doctor" },
     { at: "session", id: "01J9" },
     { at: "session", id: "a/b #?" },
     { at: "session", id: "s1", panel: "terminal" },

@@ -135,6 +135,7 @@ export function actions(app: App): Action[] {
   list.push(
     { id: "create", icon: "plus", label: "New session", key: "create", run: () => (app.creating = true) },
     { id: "demo", icon: "sparkle", label: "Try the demo", run: () => void app.openDemo() },
+    { id: "doctor", icon: "shield", label: "Show the checks of this machine", run: () => app.router.go({ at: "doctor" }) },
     { id: "home", icon: "host", label: "Go to the start", key: "home", run: () => app.router.go({ at: "home" }) },
   );
   if ((app.sessions ?? []).some(isActive)) {

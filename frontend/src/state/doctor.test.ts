@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest";
+import type { Check } from "../api/types.gen";
+import { fixOf, Health } from "./doctor.svelte";
+import { crumbs } from "./folders.svelte";
+
+describe("fixes", () => {
+  it.each([
+    ["install bubblewrap (Debian: apt-get install bubblewrap)", ["apt-get install bubblewrap"]],
+    ["install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)", ["apt-get install docker.io", "dockerd", "systemctl start docker"]],
+    ["it is made at the first session, or now by: glovebox image build --tiny", ["glovebox image build --tiny"]],
+    ["run: make build", ["make build"]],
+    ["see the error; a backup can be put in place of glovebox.db", []],
+    ["set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", []],
+  ])("%j has the commands %j", (text, commands) => {
+    expect(fixOf(text)).toEqual({ text, commands });
+  });
+
+  it("that are a command are nothing else", () => {
+    expect(fixOf("sudo systemctl start docker")).toEqual({ text: "", commands: ["sudo systemctl start docker"] });
+  });
+});
+
+describe("faults", () => {
+  const check = (name: string, status: string): Check => ({ name, status, detail: "", fix: "" });
+  it("stay dismissed over a reload, until they are others", async () => {
+    const kept = new Map<string, string>();
+    const shelf = { getItem: (k: string) => kept.get(k) ?? null, setItem: (k: string, v: string) => void kept.set(k, v) };
+    const run = (h: Health, ...checks: Check[]) => h.run(() => Promise.resolve({ ok: true, checks }));
+    const first = new Health(shelf);
+    await run(first, check("a", "warn"), check("b", "ok"));
+    expect(first.isDismissed).toBe(false);
+    first.dismiss();
+    const second = new Health(shelf);
+    await run(second, check("b", "ok"), check("a", "warn"));
+    expect(second.isDismissed).toBe(true);
+    await run(second, check("a", "fail"));
+    expect(second.isDismissed).toBe(false);
+  });
+
+  it("that cannot be read keep what was known", async () => {
+    const h = new Health({ getItem: () => null, setItem: () => undefined });
+    await h.run(() => Promise.resolve({ ok: true, checks: [check("a", "warn")] }));
+    await expect(h.run(() => Promise.reject(new Error("gone")))).rejects.toThrow("gone");
+    expect(h.error).toBe("gone");
+    expect(h.faults).toHaveLength(1);
+    expect(h.busy).toBe(false);
+  });
+});
+
+it.each([
+  ["/", ["/"]],
+  ["/home/kim", ["/", "home:/home", "kim:/home/kim"]],
+])("the steps of %j are %j", (path, want) => {
+  expect(crumbs(path).map((c) => (c.name === "/" ? "/" : `${c.name}:${c.path}`))).toEqual(want);
+});

@@ -1,0 +1,117 @@
+import { execFileSync } from "node:child_process";
+import { describe, expect, it } from "vitest";
+import type { About } from "../api/types.gen";
+import { approvalsOf, blank, changesOf, commandOf, fieldOf, lacking, recent, requestOf, wallOf, wallsOf, type Form } from "./request";
+
+const wall = (wall: "docker" | "namespace" | "local" | "remote", available = true) => ({ wall, available, detail: "", fix: "", worth: "" });
+const about: About = {
+  version: "1", commit: "", instance: "", data_dir: "/data", pid: 1, started_at: "", models: [], default_model: "demo", agents: [{ name: "main", description: "", tools: [] }],
+  home: "/home/kim", window: false, default_wall: "docker", default_image: "glovebox/tiny:1", walls: [wall("local"), wall("docker"), wall("remote"), wall("namespace")], images: [],
+};
+
+const form = (change: Partial<Form>): Form => ({ ...blank(), goal: "go", ...change });
+
+describe("the request", () => {
+  it("names every right that the form shows, and leaves to the server what it does not", () => {
+    expect(requestOf(form({ title: " t ", memory: " 4g " }), about)).toEqual({
+      title: "t", goal: "go", workspace: "", model: "demo", agent: "", approvals: "auto", one_shot: false,
+      spec: { wall: "docker", user: "host", resources: { memory: "4g" }, network: { mode: "none" } },
+    });
+  });
+
+  it("asks nothing of a wall that has it not", () => {
+    const all = { image: "x", network: "open", user: "root", memory: "1g", mounts: [{ id: 1, source: "/a", target: "/b", mode: "rw" }] } as const;
+    expect(requestOf(form({ ...all, mounts: [...all.mounts], wall: "local" }), about).spec).toEqual({ wall: "local", network: {} });
+    const spec = requestOf(form({ ...all, mounts: [...all.mounts], wall: "namespace" }), about).spec;
+    expect(spec).toEqual({ wall: "namespace", mounts: [{ source: "/a", target: "/b", mode: "rw" }], resources: { memory: "1g" }, network: { mode: "open" } });
+  });
+
+  it("leaves out rows that were only added, and writes ~ out", () => {
+    const mounts = [
+      { id: 1, source: " ", target: "", mode: "ro" as const },
+      { id: 2, source: "~/x", target: "/x ", mode: "ro" as const },
+    ];
+    const r = requestOf(form({ mounts, workspace: "~" }), about);
+    expect(r.spec.mounts).toEqual([{ source: "/home/kim/x", target: "/x", mode: "ro" }]);
+    expect(r.workspace).toBe("/home/kim");
+  });
+
+  it("never goes without a wall by itself", () => {
+    expect(wallOf(form({}), { ...about, default_wall: "local" })).toBe("");
+    expect(lacking(form({}), { ...about, default_wall: "local" }, false)?.field).toBe("wall");
+    expect(lacking(form({ wall: "local" }), about, false)?.field).toBe("understood");
+    expect(lacking(form({ wall: "local" }), about, true)).toBeNull();
+    expect(lacking(form({ goal: " \n" }), about, true)?.field).toBe("goal");
+    expect(approvalsOf(form({}), "local")).toBe("ask");
+    expect(wallsOf(about).map((w) => w.wall)).toEqual(["docker", "namespace", "local"]);
+  });
+});
+
+describe("the command line", () => {
+  const hostile = ["it's mine", `a "b" $HOME \`id\` !!`, "two\nlines", "; rm -rf / #", "--help", "-", "\\", "a\tb", "é ☃ \u202e", "$(id)", "'", "''", "*?[a]~{x,y}"];
+
+  it.each(hostile)("gives a shell the goal %j as one word", (goal) => {
+    const line = commandOf(requestOf(form({ goal, workspace: `/w/${goal.trim()}`, image: goal }), about), form({}));
+    const out = execFileSync("/bin/sh", ["-c", `glovebox() { for a; do printf '%s\\0' "$a"; done; }; ${line}`], { encoding: "utf8" });
+    const words = out.split("\0").slice(0, -1);
+    expect(words.at(-1)).toBe(goal.trim());
+    expect(words[words.indexOf("--image") + 1]).toBe(goal.trim());
+    expect(words[words.indexOf("--workspace") + 1]).toBe(`/w/${goal.trim()}`);
+    if (goal.startsWith("-")) expect(words.at(-2)).toBe("--");
+  });
+
+  it("has the flags of glovebox run", () => {
+    const f = form({
+      goal: "go on", wall: "docker", image: "node:22", workspace: "/w", model: "openai:x", agent: "plan", approvals: "ask", network: "open", user: "root",
+      memory: "4g", pids: "9", mounts: [{ id: 3, source: "/a b", target: "/c", mode: "ro" }],
+    });
+    expect(commandOf(requestOf(f, about), f)).toBe(
+      `glovebox run --wall docker --image node:22 --workspace /w --model openai:x --agent plan --approvals ask --network open --user root --limit memory=4g --limit pids=9 --mount '{"source":"/a b","target":"/c","mode":"ro"}' 'go on'`,
+    );
+  });
+
+  it("keeps a limit with signs of its own in one piece", () => {
+    const f = form({ memory: `1,x=2"` });
+    expect(commandOf(requestOf(f, about), f)).toContain(`--limit '"memory=1,x=2"""'`);
+  });
+});
+
+describe("fields", () => {
+  const rows = [
+    { id: 7, source: "", target: "", mode: "ro" as const },
+    { id: 8, source: "/a", target: "/b", mode: "ro" as const },
+  ];
+  it.each([
+    ["spec.network.mode", "network"],
+    ["network", "network"],
+    ["spec.resources.memory", "memory"],
+    ["resources.cpus", "cpus"],
+    ["spec.resources.gpu", ""],
+    ["spec.mounts[0].source", "mounts.8.source"],
+    ["mounts[0].target", "mounts.8.target"],
+    ["mounts[0].mode", "mounts.8.mode"],
+    ["mounts[0].kind", "mounts.8.source"],
+    ["mounts[0]", "mounts.8.source"],
+    ["mounts[1].source", ""],
+    ["workspace", "workspace"],
+    ["spec.image", "image"],
+    ["agent", "agent"],
+    ["env.PATH", ""],
+    ["", ""],
+  ])("%j is %j", (name, field) => {
+    expect(fieldOf(name, rows)).toBe(field);
+  });
+
+  it("says what is not as usual", () => {
+    expect(changesOf(form({}), about)).toEqual([]);
+    expect(changesOf(form({ agent: "plan", approvals: "ask", network: "open", user: "root", cpus: "4", mounts: rows }), about)).toEqual([
+      "agent plan", "approvals ask", "network open", "user root", "1 mount", "cpus 4",
+    ]);
+    expect(changesOf(form({ wall: "local", network: "open", memory: "1g", approvals: "auto" }), about)).toEqual(["approvals auto"]);
+  });
+});
+
+it("workspaces are offered once, the newest first, and never those made for one session", () => {
+  const s = (workspace: string, created_at: string) => ({ workspace, created_at });
+  expect(recent([s("/a", "1"), s("/data/ws/1", "9"), s("/b", "3"), s("/a", "4"), s("", "5")], "/data")).toEqual(["/a", "/b"]);
+});
