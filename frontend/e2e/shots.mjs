@@ -79,7 +79,7 @@ for (const theme of ["light", "dark"]) {
     else await page.getByRole("navigation").getByRole("button", { name: "New session" }).click();
     await page.getByRole("textbox", { name: "Goal" }).fill("Make the tests pass");
     await page.getByRole("textbox", { name: "Workspace" }).fill("src/x");
-    if (width === 1024) await page.getByText("No wall", { exact: true }).click();
+    if (width === 1024) await page.getByRole("dialog").getByText("No wall", { exact: true }).click();
     else await page.getByRole("button", { name: "Open session" }).click();
     await page.waitForTimeout(300);
     await shot(page, "new");
