@@ -60,11 +60,16 @@ const PROGRAMS = /^(sudo|apt-get|apt|dnf|systemctl|dockerd|docker|glovebox|make|
 /** fixOf finds the commands in what a check says is to be done: what follows a colon, or is the whole of it. */
 export function fixOf(text: string): Fix {
   if (PROGRAMS.test(text)) return { text: "", commands: [text] };
+  const variables = /^set ([A-Z][A-Z0-9_]*(?: or [A-Z][A-Z0-9_]*)*) where/.exec(text)?.[1];
+  if (variables) return { text, commands: variables.split(" or ").map((name) => `export ${name}=…`) };
   const commands: string[] = [];
   for (const part of text.matchAll(/: ([^:;()]+)/g)) {
     for (const word of (part[1] ?? "").split(/ or /)) {
       if (PROGRAMS.test(word.trim())) commands.push(word.trim());
     }
   }
-  return { text, commands };
+  // The commands are shown beside it, so they need not be in the words too, except where one of them is enough.
+  const colon = text.indexOf(": ");
+  const words = commands.length > 0 && !text.slice(colon).includes(" or ") ? `${text.slice(0, colon).replace(" (", ", on ")}:` : text;
+  return { text: words, commands };
 }

@@ -5,14 +5,14 @@ import { crumbs } from "./folders.svelte";
 
 describe("fixes", () => {
   it.each([
-    ["install bubblewrap (Debian: apt-get install bubblewrap)", ["apt-get install bubblewrap"]],
-    ["install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)", ["apt-get install docker.io", "dockerd", "systemctl start docker"]],
-    ["it is made at the first session, or now by: glovebox image build --tiny", ["glovebox image build --tiny"]],
-    ["run: make build", ["make build"]],
-    ["see the error; a backup can be put in place of glovebox.db", []],
-    ["set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", []],
-  ])("%j has the commands %j", (text, commands) => {
-    expect(fixOf(text)).toEqual({ text, commands });
+    ["install bubblewrap (Debian: apt-get install bubblewrap)", "install bubblewrap, on Debian:", ["apt-get install bubblewrap"]],
+    ["install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)", "", ["apt-get install docker.io", "dockerd", "systemctl start docker"]],
+    ["it is made at the first session, or now by: glovebox image build --tiny", "it is made at the first session, or now by:", ["glovebox image build --tiny"]],
+    ["run: make build", "run:", ["make build"]],
+    ["see the error; a backup can be put in place of glovebox.db", "", []],
+    ["set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", "", ["export ANTHROPIC_API_KEY=…"]],
+  ])("%j says %j and has the commands %j", (text, words, commands) => {
+    expect(fixOf(text)).toEqual({ text: words || text, commands });
   });
 
   it("that are a command are nothing else", () => {

@@ -1,6 +1,6 @@
 import type { About, OpenRequest, Wall } from "../api/types.gen";
 import { ApiError } from "../api/client";
-import { agentOf, blank, changesOf, commandOf, fieldOf, lacking, requestOf, wallOf, type Fault, type Form } from "./request";
+import { agentOf, blank, changesOf, commandOf, fieldOf, lacking, requestOf, wallOf, type Fault, type Form, type Row } from "./request";
 
 const DRAFT = "glovebox.draft";
 const CHOICES = "glovebox.choices";
@@ -80,8 +80,7 @@ export class Draft {
     try {
       await open(this.request(about));
     } catch (err) {
-      const message = err instanceof Error ? err.message : String(err);
-      this.fault = { field: err instanceof ApiError ? fieldOf(err.field, rows) : "", message };
+      this.fault = faultOf(err, rows);
       return false;
     } finally {
       this.busy = false;
@@ -100,6 +99,15 @@ export class Draft {
     if (found && !found.available) this.missed = last.wall;
     else if (last.wall !== about?.default_wall) this.form.wall = last.wall;
   }
+}
+
+/** faultOf puts an error at its field; there the message need not name the field once more. */
+function faultOf(err: unknown, rows: Row[]): Fault {
+  const message = err instanceof Error ? err.message : String(err);
+  const field = err instanceof ApiError ? fieldOf(err.field, rows) : "";
+  const named = err instanceof ApiError && field !== "" ? [`${err.field}: `, `${err.field.replace(/^spec\./, "")}: `] : [];
+  const prefix = named.find((n) => message.startsWith(n)) ?? "";
+  return { field, message: message.slice(prefix.length) };
 }
 
 /** suggest puts a goal into the draft that the next dialog opens with; what a person wrote there stays above it. */

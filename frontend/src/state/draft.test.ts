@@ -47,7 +47,7 @@ describe("a draft", () => {
     const row = draft.addMount();
     const mount = draft.form.mounts[1];
     if (mount) mount.source = "/x";
-    const refuse = () => Promise.reject(new ApiError(400, "invalid", "is closed", "mounts[0].source"));
+    const refuse = () => Promise.reject(new ApiError(400, "invalid", "mounts[0].source: is closed", "mounts[0].source"));
     expect(await draft.submit(about, refuse)).toBe(false);
     expect(draft.at(`mounts.${row}.source`)).toBe("is closed");
     expect(draft.form.goal).toBe("go");

@@ -131,7 +131,7 @@ export function commandOf(r: OpenRequest, form: Pick<Form, "approvals">): string
   add("agent", r.agent);
   add("approvals", form.approvals);
   add("network", r.spec.network.mode);
-  if (r.spec.user !== "host") add("user", r.spec.user);
+  add("user", r.spec.user);
   for (const [name, value] of Object.entries(r.spec.resources ?? {})) add("limit", limitArg(name, value));
   for (const mount of r.spec.mounts ?? []) add("mount", JSON.stringify(mount));
   const goal = r.goal || "goal";

@@ -1,0 +1,358 @@
+// The first minute and the form for a new session, in a real browser against the canned server:
+//   npm run build && npm run e2e
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { start, TOKEN } from "./mock.mjs";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
+const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
+const axe = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+
+let browser;
+let server;
+let context;
+let page;
+let faults;
+
+before(async () => {
+  if (skip) return;
+  browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+});
+after(async () => browser?.close());
+
+beforeEach(() => (faults = []));
+afterEach(async () => {
+  if (skip) return;
+  await context.close();
+  await server.close();
+});
+
+async function open(hash, options = {}, view = {}) {
+  server = await start(0, options);
+  context = await browser.newContext({ viewport: { width: 1100, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
+  page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
+  page.on("pageerror", (e) => faults.push(String(e)));
+  await page.goto(`${server.url}#token=${TOKEN}`);
+  await page.getByRole("main").waitFor();
+  if (hash) await page.goto(`${server.url}${hash}`);
+}
+
+const form = () => page.getByRole("dialog", { name: "New session" });
+const box = (name) => form().getByRole("textbox", { name, exact: true });
+const sent = () => server.posts.filter((p) => p.path === "/api/v1/sessions").map((p) => p.body);
+
+/** clean fails when axe finds anything in the page. */
+async function clean(what) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const text = found.violations.map((v) => `${v.id} (${v.impact}): ${v.nodes.map((n) => `${n.target.join(" ")} ${n.failureSummary}`).join("; ")}`);
+  assert.deepEqual(text, [], what);
+}
+
+test("a session is opened by keys alone, with every choice in the request and in the command", { skip }, async () => {
+  await open();
+  await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
+  await page.keyboard.press("n");
+  await box("Goal").waitFor();
+  assert.equal(await box("Goal").evaluate((e) => e === document.activeElement), true);
+  await page.keyboard.type("it's\ntwo lines");
+  await box("Title").fill("Mine");
+  await form().getByRole("button", { name: "Use /home/kim/src/parser" }).click();
+  assert.equal(await box("Workspace").inputValue(), "/home/kim/src/parser");
+  const image = form().getByRole("combobox", { name: "Image" });
+  await image.focus();
+  await page.keyboard.type("node");
+  await form().getByRole("option", { name: /node:22/ }).waitFor();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  assert.equal(await image.inputValue(), "node:22");
+  await form().getByRole("button", { name: /mounts and limits/ }).click();
+  await form().getByRole("radio", { name: /^explore/ }).check();
+  await form().getByRole("radio", { name: /^open/ }).check();
+  await form().getByRole("radio", { name: /^root/ }).check();
+  await box("Memory").fill("4g");
+  await form().getByRole("button", { name: "Add a mount" }).click();
+  await page.keyboard.type("/srv/data set");
+  await box("Path in the sandbox").fill("/data");
+  await form().getByRole("combobox", { name: "Access" }).selectOption("rw");
+  await form().getByText("agent explore · network open · user root · 1 mount · memory 4g").waitFor();
+  await form().getByRole("button", { name: "Copy the command" }).click();
+  assert.equal(
+    await page.evaluate(() => navigator.clipboard.readText()),
+    `glovebox run --wall docker --image node:22 --workspace /home/kim/src/parser --model demo --agent explore --network open --user root --limit memory=4g --mount '{"source":"/srv/data set","target":"/data","mode":"rw"}' 'it'\\''s\ntwo lines'`,
+  );
+  await clean("the whole form");
+  await box("Goal").press("Control+Enter");
+  await page.getByRole("heading", { name: "Mine" }).waitFor();
+  assert.deepEqual(sent(), [
+    {
+      title: "Mine", goal: "it's\ntwo lines", workspace: "/home/kim/src/parser", model: "demo", agent: "explore", approvals: "auto", one_shot: false,
+      spec: { wall: "docker", image: "node:22", user: "root", mounts: [{ source: "/srv/data set", target: "/data", mode: "rw" }], resources: { memory: "4g" }, network: { mode: "open" } },
+    },
+  ]);
+  assert.deepEqual(faults, []);
+});
+
+test("what was written is kept when the form is closed, over a reload too, and goes when it was opened", { skip }, async () => {
+  await open("#/new");
+  await box("Goal").waitFor();
+  await page.keyboard.press("Escape"); // nothing was written: it closes at once
+  await form().waitFor({ state: "detached" });
+  assert.equal(new URL(page.url()).hash, "#/");
+  await page.keyboard.press("n");
+  await box("Goal").fill("a long thought");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog", { name: "Close without opening?" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog", { name: "Close without opening?" }).waitFor({ state: "detached" });
+  assert.equal(await form().count(), 1);
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Close", exact: true }).last().click();
+  await form().waitFor({ state: "detached" });
+  await page.goto(`${server.url}#/new`);
+  await page.reload();
+  await box("Goal").waitFor();
+  assert.equal(await box("Goal").inputValue(), "a long thought");
+  await box("Goal").press("Control+Enter");
+  await page.getByRole("heading", { name: "a long thought" }).waitFor();
+  await page.goto(`${server.url}#/new`);
+  await box("Goal").waitFor();
+  assert.equal(await box("Goal").inputValue(), "");
+});
+
+test("a fault is put at its field, which gets the focus, also under the fold", { skip }, async () => {
+  await open("#/new");
+  await form().getByRole("button", { name: "Open session" }).click({ force: true });
+  await form().getByText("Say what the agent should do.").waitFor();
+  assert.equal(await box("Goal").evaluate((e) => e === document.activeElement), true);
+  await box("Goal").fill("go");
+  await box("Workspace").fill("src/x");
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().getByText("src/x is not absolute").waitFor();
+  const about = await box("Workspace").getAttribute("aria-describedby");
+  assert.match(await page.locator(`#${about}`).innerText(), /not absolute/);
+  await box("Workspace").fill("");
+  await form().getByRole("button", { name: /mounts and limits/ }).click();
+  await form().getByRole("button", { name: "Add a mount" }).click();
+  await form().getByRole("button", { name: "Add a mount" }).click();
+  const second = form().getByRole("group", { name: "Mount 2" });
+  await second.getByRole("textbox", { name: "Folder of this machine" }).fill("/home/dev/.ssh");
+  await form().getByRole("button", { name: /mounts and limits/ }).click();
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().getByText("/home/dev/.ssh is never mounted").waitFor();
+  assert.equal(await second.getByRole("textbox", { name: "Folder of this machine" }).evaluate((e) => e === document.activeElement), true);
+});
+
+test("a folder is picked by keys; one that is refused says why; a new one is made", { skip }, async () => {
+  await open("#/new");
+  await form().getByRole("button", { name: "Choose the workspace" }).click();
+  const picker = page.getByRole("dialog", { name: "Choose the workspace" });
+  await picker.getByRole("button", { name: "notes" }).waitFor();
+  await page.keyboard.press("s"); // the next name with this letter
+  await page.keyboard.press("Enter");
+  await picker.getByRole("button", { name: "web app" }).waitFor();
+  await clean("the folder picker");
+  await page.keyboard.press("Backspace");
+  await picker.getByRole("button", { name: "notes" }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement?.textContent?.trim()), "src");
+  assert.equal(await picker.getByRole("button", { name: ".ssh" }).count(), 0);
+  await picker.getByLabel(/Show hidden/).check();
+  await picker.getByRole("button", { name: ".ssh" }).click();
+  await picker.getByText("it holds more than a workspace").waitFor();
+  assert.equal(await picker.getByRole("button", { name: "Choose this folder" }).isDisabled(), true);
+  await picker.getByRole("button", { name: "Home", exact: true }).click();
+  await picker.getByRole("button", { name: "New folder" }).click();
+  await page.keyboard.type("notes");
+  await page.keyboard.press("Enter");
+  await picker.getByText("is there already").waitFor();
+  await picker.getByRole("textbox").fill("new one");
+  await page.keyboard.press("Enter");
+  await picker.getByText("No folders in here.").waitFor();
+  await picker.getByRole("button", { name: "Choose this folder" }).click();
+  await picker.waitFor({ state: "detached" });
+  assert.equal(await box("Workspace").inputValue(), "/home/dev/new one");
+  assert.equal(sent().length, 0);
+});
+
+test("an image that is not there is said before; the tiny one is built with steps, Cancel and Retry", { skip }, async () => {
+  await open("#/new", { untiny: true, empty: true });
+  const image = form().getByRole("combobox", { name: "Image" });
+  await image.fill("nothing:9");
+  await page.keyboard.press("Escape");
+  await form().getByText("The engine has no image nothing:9").waitFor();
+  await form().getByText("docker pull nothing:9").waitFor();
+  assert.equal(await image.getAttribute("aria-invalid"), "true");
+  await image.fill("");
+  await page.keyboard.press("Escape");
+  server.machine.step = 1500;
+  await form().getByRole("button", { name: "Build it" }).click();
+  await form().getByRole("status", { name: "Build of the image" }).getByText("find busybox").waitFor();
+  await form().getByRole("button", { name: "Cancel" }).first().click();
+  await form().getByText("The build was cancelled.").waitFor();
+  server.machine.step = 30;
+  server.machine.fails = "no space left on device";
+  await form().getByRole("button", { name: "Build it" }).click();
+  await form().getByText("no space left on device").waitFor();
+  server.machine.fails = "";
+  await form().getByRole("button", { name: "Retry" }).click();
+  await form().getByText("glovebox/tiny:0.1, the default").waitFor();
+  assert.deepEqual(faults, []);
+});
+
+test("a model without its key says what to set, and never asks for the key", { skip }, async () => {
+  await open("#/new");
+  await form().getByRole("radio", { name: /Claude Sonnet/ }).check();
+  await form().getByText("export ANTHROPIC_API_KEY=…").waitFor();
+  await form().getByRole("button", { name: "Check again" }).click();
+  await form().getByText("Still not set where this server runs.").waitFor();
+  server.machine.about.models[1].key_set = true;
+  await form().getByRole("button", { name: "Check again" }).click();
+  await form().getByText("export ANTHROPIC_API_KEY=…").waitFor({ state: "detached" });
+  assert.equal(await form().locator("input[type=password]").count(), 0);
+  await form().getByRole("radio", { name: /Another one/ }).check();
+  await box("Name of the model").fill("openai:own");
+  await box("Goal").fill("x");
+  await box("Goal").press("Control+Enter");
+  await page.getByRole("heading", { name: "x", exact: true }).waitFor();
+  assert.equal(sent()[0].model, "openai:own");
+  await page.goto(`${server.url}#/new`);
+  assert.equal(await box("Name of the model").inputValue(), "openai:own"); // as it was chosen last
+});
+
+test("the demo builds what it needs, and says what to look at until that is dismissed", { skip }, async () => {
+  await open("", { empty: true, untiny: true });
+  server.machine.step = 200;
+  const main = page.getByRole("main");
+  await main.getByRole("heading", { name: "A sealed container for your agent" }).waitFor();
+  await main.getByRole("button", { name: "Try the demo" }).click();
+  await main.getByRole("status", { name: "Build of the image" }).getByText("pack the file system").waitFor();
+  const hints = page.getByRole("complementary", { name: "What to look at" });
+  await hints.getByRole("button", { name: "files" }).click();
+  await page.waitForFunction(() => location.hash.endsWith("/files"));
+  assert.equal(sent()[0].spec.image, "glovebox/tiny:0.1");
+  await hints.getByRole("button", { name: "Do not show this again" }).click();
+  await hints.waitFor({ state: "detached" });
+  await page.reload();
+  await page.getByRole("heading", { name: "Demo" }).waitFor();
+  assert.equal(await hints.count(), 0);
+});
+
+test("a demo whose image fails says so and is tried again; without an engine it goes behind namespaces", { skip }, async () => {
+  await open("", { empty: true, untiny: true });
+  const main = page.getByRole("main");
+  server.machine.step = 30;
+  server.machine.fails = "no space left on device";
+  await main.getByRole("button", { name: "Try the demo" }).click();
+  await main.getByText("The demo's image was not built: no space left on device").waitFor();
+  const [docker] = server.machine.about.walls;
+  Object.assign(docker, { available: false, detail: "gone", fix: "start it" });
+  server.machine.about.default_wall = "namespace";
+  await main.getByRole("button", { name: "Retry" }).click();
+  await page.getByRole("heading", { name: "Demo" }).waitFor();
+  assert.deepEqual(sent()[0].spec, { wall: "namespace", network: { mode: "none" } });
+});
+
+test("a machine without walls is explained, and nothing runs on it unless that is chosen", { skip }, async () => {
+  await open("", { empty: true, bare: true });
+  const main = page.getByRole("main");
+  await main.getByRole("heading", { name: "This machine has no wall yet" }).waitFor();
+  await main.getByText("apt-get install bubblewrap", { exact: true }).waitFor();
+  assert.equal(await main.getByRole("button", { name: "Try the demo" }).isDisabled(), true);
+  await clean("the start without walls");
+  await main.getByRole("button", { name: "New session" }).click();
+  await box("Goal").fill("go");
+  assert.equal(await form().locator("input[name=wall]:checked").count(), 0);
+  await box("Goal").press("Control+Enter");
+  await form().getByText("Choose a wall.").waitFor();
+  await form().getByRole("radio", { name: "No wall" }).check();
+  await box("Goal").press("Control+Enter");
+  await form().getByText("Tick this to go on").waitFor();
+  assert.equal(sent().length, 0);
+  await form().getByLabel("I understand").check();
+  await box("Goal").press("Control+Enter");
+  await page.getByRole("heading", { name: "go", exact: true }).waitFor();
+  assert.deepEqual(sent()[0].spec, { wall: "local", network: {} });
+  assert.equal(sent()[0].approvals, "ask");
+});
+
+test("an example fills the form, and leaves what was written above it", { skip }, async () => {
+  await open();
+  await page.getByRole("main").getByRole("button", { name: "Find a bug" }).click();
+  assert.match(await box("Goal").inputValue(), /^Look for a real bug/);
+  await box("Goal").fill("mine");
+  await form().getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Close", exact: true }).last().click();
+  await page.getByRole("main").getByRole("button", { name: "Find a bug" }).click();
+  assert.match(await box("Goal").inputValue(), /^mine\n\nLook for/);
+});
+
+test("checks are run again, dismissed until they change, and listed in full", { skip }, async () => {
+  await open("", { broken: true });
+  const strip = page.getByRole("region", { name: "Checks" });
+  await strip.getByText("sudo systemctl start docker").waitFor();
+  await strip.getByRole("button", { name: "Dismiss until something changes" }).click();
+  await strip.waitFor({ state: "detached" });
+  await page.reload();
+  await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
+  assert.equal(await strip.count(), 0);
+  await page.goto(`${server.url}#/doctor`);
+  const checks = page.getByRole("list", { name: "Checks" });
+  await checks.getByText("in the way").waitFor();
+  await checks.getByText("fine").first().waitFor();
+  await page.getByText("OPENAI_API_KEY").first().waitFor();
+  server.machine.broken = false;
+  await page.getByRole("button", { name: "Check again" }).click();
+  await checks.getByText("in the way").waitFor({ state: "detached" });
+  await page.goto(`${server.url}#/`);
+  await strip.getByText("1 check needs a look").waitFor(); // other faults than those that were dismissed
+});
+
+test("without the server the form keeps what is written, and opens when it is back", { skip }, async () => {
+  await open("#/new");
+  await box("Goal").fill("later");
+  await context.setOffline(true);
+  server.dropAll();
+  await form().getByText("The server does not answer. What you write is kept").waitFor();
+  assert.equal(await form().getByRole("button", { name: "Open session" }).isDisabled(), true);
+  await context.setOffline(false);
+  await form().getByText("The server does not answer. What you write is kept").waitFor({ state: "detached" });
+  await box("Goal").press("Control+Enter");
+  await page.getByRole("heading", { name: "later" }).waitFor();
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`axe finds nothing in the first views, ${colorScheme}`, { skip }, async () => {
+    await open("", { broken: true, untiny: true }, { colorScheme });
+    await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
+    await clean("start");
+    await page.goto(`${server.url}#/doctor`);
+    await page.getByRole("list", { name: "Checks" }).waitFor();
+    await clean("checks");
+    await page.goto(`${server.url}#/new`);
+    await form().getByRole("button", { name: "Build it" }).waitFor();
+    await form().getByRole("radio", { name: /Claude Sonnet/ }).check();
+    await form().getByRole("combobox", { name: "Image" }).click();
+    await clean("form with its list of images");
+    await page.keyboard.press("Escape");
+    await form().getByRole("radio", { name: "No wall" }).check();
+    await form().getByRole("button", { name: "Open session" }).click({ force: true });
+    await clean("form with a fault");
+  });
+}
+
+test("at 360 pixels the form fills the screen and nothing is cut off", { skip }, async () => {
+  await open("#/new", {}, { viewport: { width: 360, height: 740 } });
+  await form().getByRole("button", { name: /mounts and limits/ }).click();
+  await form().getByRole("button", { name: "Add a mount" }).click();
+  const { x, width, over } = await form().evaluate((e) => ({ x: e.getBoundingClientRect().x, width: e.getBoundingClientRect().width, over: [...e.querySelectorAll("*")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1).length }));
+  assert.deepEqual({ x, width, over }, { x: 0, width: 360, over: 0 });
+});
