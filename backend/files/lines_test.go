@@ -67,6 +67,7 @@ func FuzzMatcher(f *testing.F) {
 	f.Add("foo|bar+baz", []byte("a\nxfoo\r\nBARbaz\n\nbarrbaz"), false)
 	f.Add("(?:Kelvin|sose)x?", []byte("\u212aelvin\nſoſe\nKELVIN"), true)
 	f.Add("^a.*z$", []byte("az\r\nab\nabz"), true)
+	f.Add("a\r", []byte("a\r\nA\r\r\n\r"), true)
 	f.Fuzz(func(t *testing.T, pattern string, text []byte, fold bool) {
 		m, err := newMatcher(pattern, fold, false)
 		if err != nil {

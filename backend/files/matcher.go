@@ -131,14 +131,15 @@ func worth(needles []needle) int {
 
 // literalNeedle returns the text of a literal, or, where case is folded, the
 // longest part of it whose folding stays within ASCII: k and s have partners
-// outside of it.
+// outside of it. A text that ends in a carriage return is not all that a match
+// takes: the one before a line end is no part of the line.
 func literalNeedle(re *syntax.Regexp) (n needle, whole bool) {
 	text := string(re.Rune)
 	if !utf8.ValidString(text) || strings.ContainsRune(text, utf8.RuneError) {
 		return needle{}, false
 	}
 	if re.Flags&syntax.FoldCase == 0 {
-		return needle{text: text}, true
+		return needle{text: text}, !strings.HasSuffix(text, "\r")
 	}
 	text = strings.ToLower(text)
 	best := ""
@@ -153,7 +154,7 @@ func literalNeedle(re *syntax.Regexp) (n needle, whole bool) {
 			n.rare = i
 		}
 	}
-	return n, best == text
+	return n, best == text && !strings.HasSuffix(text, "\r")
 }
 
 // rarity guesses how rarely a byte occurs in source text.
