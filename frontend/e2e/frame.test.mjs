@@ -250,7 +250,7 @@ test("keys do nothing while one types, and sequences go places", { skip }, async
 test("a retry counts down and is not waited for; a failed turn is tried again", { skip }, async () => {
   await open("#/s/s1");
   server.change("s1", { retry: { attempt: 2, attempts: 6, at: new Date(Date.now() + 300_000).toISOString(), kind: "overloaded", detail: "529" } });
-  await page.getByText(/The model is overloaded; asked again in \d+ (min|s).* \(2 of 6\)\./).waitFor();
+  await page.getByText(/The model is overloaded; asked again in \d+ (min|s).* \(attempt 3 of 6\)\./).waitFor();
   await page.getByRole("button", { name: "Try now" }).click();
   await page.getByText("The model is overloaded").waitFor({ state: "detached" });
   server.change("s1", { status: "idle", suspended: "turn_failed", detail: "set ANTHROPIC_API_KEY" });
