@@ -68,6 +68,7 @@ go-test:
 
 # The screen in a browser: over a canned server, and over the program itself.
 e2e: build
+	go build -o build/bin/modelserver ./backend/llm/llmtest/cmd/modelserver
 	cd frontend && npm run e2e
 
 ui-test: frontend/node_modules/.package-lock.json

@@ -1,160 +1,87 @@
-// The screen over the real program, with real sandboxes behind it:
+// The screen over the real program, with real sandboxes behind it, when something dies under it:
 //   make build && npm run e2e
 import assert from "node:assert/strict";
-import { spawn, execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, chmodSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { after, afterEach, before, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { again, bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline, until, walls } from "./program.mjs";
 
-const program = join(dirname(fileURLToPath(import.meta.url)), "../../build/bin/glovebox");
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const require = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",");
+setUp();
 
-function works(command, ...args) {
-  try {
-    execFileSync(command, args, { stdio: "ignore", timeout: 10_000 });
-    return true;
-  } catch {
-    return false;
-  }
-}
-const has = {
-  chromium: existsSync(executablePath),
-  docker: works("docker", "version", "--format", "{{.Server.Version}}"),
-  bwrap: works("bwrap", "--version"),
-};
-/** Why a test cannot run here, or false. What is required has to be there. */
-function skip(...parts) {
-  const missing = parts.find((p) => !has[p] && !require.includes(p));
-  return missing ? `no ${missing} on this machine` : false;
-}
-
-let browser;
-before(async () => {
-  if (skip("chromium")) return;
-  browser = await chromium.launch({
-    executablePath,
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-});
-after(async () => browser?.close());
-
-const closing = [];
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close();
-});
-
-/** A data directory that is emptied of sandboxes and removed at the end. */
-function dataDir() {
-  const dir = mkdtempSync(join(tmpdir(), "glovebox-e2e-"));
-  chmodSync(dir, 0o755);
-  closing.push(() => {
-    const data = join(dir, "data");
-    for (const line of execFileSync(program, ["ls", "--json", "--data", data], { encoding: "utf8" }).split("\n")) {
-      if (line) execFileSync(program, ["close", JSON.parse(line).session_id, "--data", data]);
-    }
-    rmSync(dir, { recursive: true });
-  });
-  return join(dir, "data");
-}
-
-/** Starts a server and returns its address, token and process. */
-async function serve(data, addr = "127.0.0.1:0") {
-  const child = spawn(program, ["serve", "--json", "--no-open", "--addr", addr, "--data", data], {
-    stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, XDG_CONFIG_HOME: "/proc/none" },
-  });
-  const ended = new Promise((resolve) => child.once("exit", resolve));
-  closing.push(async () => {
-    child.kill("SIGTERM");
-    await ended;
-  });
-  const line = await new Promise((resolve, reject) => {
-    let text = "";
-    child.stdout.on("data", (d) => {
-      text += d;
-      if (text.includes("\n")) resolve(text);
-    });
-    ended.then(() => reject(new Error("the server ended before it was ready")));
-  });
-  const ready = JSON.parse(line);
-  return { url: ready.url, token: readFileSync(ready.token_file, "utf8").trim(), child, ended };
-}
-
-async function open(server, faults) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  closing.push(() => context.close());
-  const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("pageerror", (e) => faults.push(String(e)));
-  page.on("console", (m) => m.type() === "error" && !m.text().includes("WebSocket") && !m.text().includes("ERR_CONNECTION") && faults.push(m.text()));
-  await page.goto(`${server.url}/#token=${server.token}`);
-  return page;
-}
-
-for (const wall of ["docker", "namespace"]) {
-  const part = wall === "docker" ? "docker" : "bwrap";
-  test(`the demo behind the ${wall} wall: live, stopped, the server killed and back`, { skip: skip("chromium", part), timeout: 120_000 }, async () => {
-    const faults = [];
+for (const { wall, part } of walls) {
+  test(`a server killed in the middle of a call behind the ${wall} wall goes on where it was`, { skip: skip(part), timeout: 120_000 }, async () => {
     const data = dataDir();
     let server = await serve(data);
-    const page = await open(server, faults);
-    const workspace = mkdtempSync(join(tmpdir(), "glovebox-ws-"));
-    chmodSync(workspace, 0o755);
-    closing.push(() => rmSync(workspace, { recursive: true }));
-    const script = join(workspace, "story.json");
-    const slow = "echo x >> log; i=0; while [ $i -lt 100 ]; do echo tick $i; i=$((i+1)); sleep 0.2; done";
-    writeFileSync(script, JSON.stringify([
-      { text: "I look around.", calls: [{ tool: "Bash", input: { command: "hostname" } }] },
-      { text: "Now something slow.", calls: [{ tool: "Bash", input: { command: slow } }] },
+    const page = await look(server);
+    const workspace = folder("ws");
+    const slow = "echo x >> log; i=0; while [ $i -lt 100 ]; do echo tick $i; i=$((i+1)); sleep 0.1; done; while [ ! -e stop ]; do sleep 0.1; done; echo it arrived";
+    const model = script([
+      bash("seq 1 300", "I look around."),
+      ...Array.from({ length: 12 }, (_, i) => bash(`echo step ${i}`, `Paragraph ${i}.`)),
+      bash(slow, "Now something slow."),
       { text: "All done." },
-    ]));
-    const opened = await fetch(`${server.url}/api/v1/sessions`, {
-      method: "POST",
-      headers: { Authorization: `Bearer ${server.token}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ title: "A real story", goal: "go", model: `script:${script}`, workspace, spec: { wall, network: {} } }),
-    });
-    assert.equal(opened.status, 202, await opened.clone().text());
-
-    await page.getByRole("link", { name: "A real story" }).click();
-    const log = page.getByRole("log", { name: "Timeline" });
-    await log.getByText("I look around.").waitFor();
+      bash("while true; do echo on and on; sleep 0.2; done", "Another one."),
+    ]);
+    const id = await server.open({ title: "A real story", goal: "go", model, workspace, spec: { wall } });
+    await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "A real story" }).click();
+    const log = timeline(page);
     await log.getByText(/tick 3/).waitFor(); // live, while it runs
+    const before = await server.show(id);
 
-    // The server dies; the screen says so, comes back, and the command went on.
-    server.child.kill("SIGKILL");
-    await server.ended;
+    // A person who reads further up stays there.
+    await log.getByText("Paragraph 3.").scrollIntoViewIfNeeded();
+    await log.hover();
+    await page.mouse.wheel(0, -60);
+    await page.getByRole("button", { name: "Jump to latest" }).waitFor();
+    const place = () => log.getByText("Paragraph 3.").evaluate((e) => Math.round(e.getBoundingClientRect().top));
+    const at = await place();
+
+    await server.kill();
     await page.getByText("The server does not answer.").waitFor();
-    server = await serve(data, new URL(server.url).host);
-    await log.getByText(/tick 30/).waitFor();
-    assert.equal(readFileSync(join(workspace, "log"), "utf8"), "x\n");
+    server = await again(server, data);
+    await page.getByText("The server does not answer.").waitFor({ state: "detached" });
+    assert.ok(Math.abs((await place()) - at) <= 2, `the place moved from ${at} to ${await place()}`);
 
+    writeFileSync(join(workspace, "stop"), "");
+    await page.getByRole("button", { name: "Jump to latest" }).click();
+    await log.getByText(/it arrived/).first().waitFor();
+    await log.getByText("All done.").waitFor();
+    const now = await server.show(id);
+    assert.equal(now.ref, before.ref, "the same sandbox");
+    assert.ok(now.generation > before.generation, "taken up anew");
+    assert.equal(readFileSync(join(workspace, "log"), "utf8"), "x\n", "run once");
+
+    await page.getByRole("textbox", { name: "Message to the agent" }).fill("And now?");
+    await page.keyboard.press("Control+Enter");
+    await log.getByText(/on and on/).first().waitFor();
     await page.getByRole("button", { name: "Stop", exact: true }).click();
     await page.getByText(/0 processes left, \d+ ms/).first().waitFor();
 
     // Opened again, it is all still there.
     await page.reload();
-    await page.getByRole("log", { name: "Timeline" }).getByText("Now something slow.").waitFor();
-    await page.locator("main header").getByRole("button", { name: "Release", exact: true }).click();
-    await page.getByText("released").first().waitFor();
-    assert.deepEqual(faults, []);
+    await timeline(page).getByText("Now something slow.").waitFor();
+    await header(page).getByRole("button", { name: "Release", exact: true }).click();
+    await shows(page, "released");
   });
 }
 
-test("a container removed behind its back is shown as lost, and can be replaced", { skip: skip("chromium", "docker"), timeout: 120_000 }, async () => {
-  const faults = [];
+test("a container removed under a running call is lost, and a new one goes on", { skip: skip("docker"), timeout: 120_000 }, async () => {
   const server = await serve(dataDir());
-  const page = await open(server, faults);
+  const page = await look(server);
   await page.getByRole("button", { name: "Try the demo" }).first().click();
-  const log = page.getByRole("log", { name: "Timeline" });
+  const id = await current(page);
+  const log = timeline(page);
   await log.getByText("working: step 2 of 8").waitFor();
-  const sessions = await (await fetch(`${server.url}/api/v1/sessions`, { headers: { Authorization: `Bearer ${server.token}` } })).json();
-  execFileSync("docker", ["rm", "-f", sessions[0].short_id]);
-  await page.getByText(/lost/).first().waitFor({ timeout: 5_000 });
+  const { ref, short_id } = await server.show(id);
+  await docker("rm", "-f", short_id);
+  assert.match(await shows(page, "lost"), /lost: removed/);
+  await log.getByRole("article", { name: "Bash call, sandbox lost" }).waitFor();
+  assert.ok(await page.getByRole("textbox", { name: "Message to the agent" }).isDisabled());
   await page.getByRole("button", { name: /Re-?provision/ }).first().click();
-  await page.getByText(/ready/).first().waitFor();
-  assert.deepEqual(faults, []);
+  await shows(page, "ready", 20_000);
+  const now = await server.show(id);
+  assert.notEqual(now.ref, ref);
+  await until(async () => (await docker("ps", "-q", "--filter", `id=${now.short_id}`)) !== "", "the new container runs");
+  const { text } = await server.bash(id, "cat glovebox-demo/hello.sh");
+  assert.match(text, /you at the window/, "with the files that the workspace had");
 });
