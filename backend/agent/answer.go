@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/glovebox-dev/glovebox/backend/llm"
@@ -18,16 +19,18 @@ const badInput = "invalid_json"
 // answer is what came of one request.
 type answer struct {
 	text    string // so far
+	thought llm.Thinking
 	message *llm.Message
 	usage   llm.Usage
 	err     error
 }
 
-// stream asks the model and passes its text on while it comes.
+// stream asks the model and passes its text and thinking on while they come.
 func (t *turn) stream(ctx context.Context) answer {
 	s := t.journal.State()
 	var a answer
-	var text strings.Builder
+	var text, thinking strings.Builder
+	var begun time.Time // of the thinking
 	messages := s.Conversation()
 	if !t.Model.Sees {
 		messages = inWords(messages)
@@ -43,19 +46,32 @@ func (t *turn) stream(ctx context.Context) answer {
 			a.message, a.usage = e.Message, e.Usage
 			break
 		}
-		if piece := clean(e.Text); piece != "" {
-			t.Live(stream.Live{
-				RootTaskID: t.root, TaskID: t.task, Kind: stream.LiveText,
-				Offset: int64(text.Len()), End: int64(text.Len() + len(piece)), Data: piece,
-			})
-			text.WriteString(piece)
+		if e.Thinking != "" {
+			if begun.IsZero() {
+				begun = t.Now()
+			}
+			t.piece(stream.LiveThinking, &thinking, e.Thinking)
+			a.thought.Took = t.Now().Sub(begun)
 		}
+		t.piece(stream.LiveText, &text, e.Text)
 	}
-	a.text = text.String()
+	a.text, a.thought.Text = text.String(), thinking.String()
 	if a.message == nil && a.err == nil {
 		a.err = &llm.Error{Kind: llm.Malformed, Message: "the model's answer ended before it was complete"}
 	}
 	return a
+}
+
+// piece adds to what has come of an answer, and passes it on.
+func (t *turn) piece(kind string, sofar *strings.Builder, s string) {
+	if s = clean(s); s == "" {
+		return
+	}
+	t.Live(stream.Live{
+		RootTaskID: t.root, TaskID: t.task, Kind: kind,
+		Offset: int64(sofar.Len()), End: int64(sofar.Len() + len(s)), Data: s,
+	})
+	sofar.WriteString(s)
 }
 
 // leftOut stands where an image was, for a model that takes none.
@@ -85,6 +101,7 @@ func inWords(messages []llm.Message) []llm.Message {
 
 // fresh makes an answer fit for the log: every call gets an id that is unique
 // for ever, whatever the model called it, text is valid UTF-8, input valid JSON.
+// Thinking stays as it is, for its signature; that covers no call's id.
 func (t *turn) fresh(m llm.Message) llm.Message {
 	out := llm.Message{Role: llm.RoleAssistant}
 	for _, b := range m.Blocks {
@@ -95,6 +112,10 @@ func (t *turn) fresh(m llm.Message) llm.Message {
 			}})
 		case b.Text != "":
 			out.Blocks = append(out.Blocks, llm.Block{Text: clean(b.Text)})
+		case b.Thinking != nil:
+			th := *b.Thinking
+			th.Text = clean(th.Text) // it came as JSON: only a model that is none of the wires' sends anything else
+			out.Blocks = append(out.Blocks, llm.Block{Thinking: &th})
 		case b.Image != nil:
 			out.Blocks = append(out.Blocks, b)
 		}

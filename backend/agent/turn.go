@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -256,7 +257,11 @@ func (t *turn) ask(ctx context.Context) (Outcome, error) {
 	if text := partial(a.text); text != "" {
 		// What was on the screen stays there, and the model sees what it had
 		// said. After an error it does not: the same question is asked again.
-		events = append(events, task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleAssistant, text)}})
+		m := llm.Text(llm.RoleAssistant, text)
+		if a.thought.Text != "" {
+			m.Blocks = slices.Insert(m.Blocks, 0, llm.Block{Thinking: &a.thought}) // for people: without its signature it goes back to none
+		}
+		events = append(events, task.MessagesAppended{Messages: []llm.Message{m}})
 	}
 	if err := t.append(ctx, events...); err != nil {
 		return Failed, err

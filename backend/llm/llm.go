@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"time"
 )
 
 // Role says who wrote a message.
@@ -31,10 +32,27 @@ func Text(role Role, text string) Message {
 
 // Block is one part of a message: exactly one of its fields is set.
 type Block struct {
-	Text   string  `json:"text,omitempty"`
-	Image  *Image  `json:"image,omitempty"`
-	Use    *Use    `json:"use,omitempty"`
-	Result *Result `json:"result,omitempty"`
+	Text     string    `json:"text,omitempty"`
+	Thinking *Thinking `json:"thinking,omitempty"`
+	Image    *Image    `json:"image,omitempty"`
+	Use      *Use      `json:"use,omitempty"`
+	Result   *Result   `json:"result,omitempty"`
+}
+
+// Thinking is what a model thought on its way to an answer. It stands among the
+// blocks where it was thought.
+//
+// Anthropic's wire wants it back, unchanged and at its place, with each later
+// request: a Signature covers its Text, and Redacted, which comes instead of
+// both, is unreadable to all but the vendor. Only the model that thought it gets
+// it back, and it may be left out for any other. OpenAI's wire has none; servers
+// that speak it send a text alone, which no one wants back.
+type Thinking struct {
+	Text      string        `json:"text,omitempty"` // may be empty where the vendor keeps it to itself
+	Signature string        `json:"signature,omitempty"`
+	Redacted  string        `json:"redacted,omitempty"`
+	From      string        `json:"from,omitempty"` // server and model, in the words of the Model that gave it; "" goes back to none
+	Took      time.Duration `json:"took,omitempty"`
 }
 
 // Image is a picture for a model that can see.
@@ -74,12 +92,13 @@ type Request struct {
 	MaxTokens int
 }
 
-// Event is one step of a model's answer: a piece of text, or, once and last,
-// the whole message.
+// Event is one step of a model's answer: a piece of text or of thinking, or,
+// once and last, the whole message.
 type Event struct {
-	Text    string   // appended to the text so far
-	Message *Message // the complete answer; the last event
-	Usage   Usage    // with Message, or with an error, as far as it is known
+	Text     string   // appended to the text so far
+	Thinking string   // appended to the thinking so far
+	Message  *Message // the complete answer; the last event
+	Usage    Usage    // with Message, or with an error, as far as it is known
 }
 
 // Usage counts tokens. Input holds those that were read afresh; those that came

@@ -67,7 +67,7 @@ func (b *liveBuffers) settle(root string, p task.Payload) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.parts[root] {
-		if text && key.kind == stream.LiveText || call != "" && key.call == call {
+		if text && (key.kind == stream.LiveText || key.kind == stream.LiveThinking) || call != "" && key.call == call {
 			delete(b.parts[root], key)
 		}
 	}

@@ -81,11 +81,12 @@ func TestLiveBuffers_keepTheNewestPart(t *testing.T) {
 // Text ends with its request: it is in the log then, or was never said.
 func TestLiveBuffers_textEndsWithItsRequest(t *testing.T) {
 	b := newLiveBuffers()
+	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveThinking, End: 2, Data: "hm"})
 	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveText, End: 4, Data: "Half"})
 	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveOutput, CallID: "c", Stream: "stdout", End: 1, Data: "x"})
 	b.settle("r", task.LLMRequestStarted{})
-	if got := b.of("r"); len(got) != 2 {
-		t.Errorf("%d parts are left, want 2", len(got))
+	if got := b.of("r"); len(got) != 3 {
+		t.Errorf("%d parts are left, want 3", len(got))
 	}
 	b.settle("r", task.LLMRequestFinished{Error: "overloaded"})
 	if got := b.of("r"); len(got) != 1 || got[0].Kind != stream.LiveOutput {

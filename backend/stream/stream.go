@@ -12,7 +12,7 @@ import "sync"
 type Live struct {
 	RootTaskID string `json:"session_id"`
 	TaskID     string `json:"task_id"`
-	Kind       string `json:"kind"` // "text" or "output"
+	Kind       string `json:"kind"` // "text", "thinking" or "output"
 	CallID     string `json:"call_id"`
 	Stream     string `json:"stream"` // "stdout" or "stderr", of output
 	Offset     int64  `json:"offset"` // in bytes, of Data in the whole text or stream
@@ -22,8 +22,9 @@ type Live struct {
 
 // The kinds of live frames.
 const (
-	LiveText   = "text"
-	LiveOutput = "output"
+	LiveText     = "text"
+	LiveThinking = "thinking"
+	LiveOutput   = "output"
 )
 
 // queueBytes bounds what a slow listener can hold back: then the oldest go.

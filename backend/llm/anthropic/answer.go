@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go/v2"
 
@@ -14,6 +15,7 @@ import (
 // answer gathers the events of a stream.
 type answer struct {
 	x        *remote.Exchange
+	from     string // names the model in what it thought
 	limit    int
 	blocks   map[int64]*part
 	order    []int64
@@ -22,19 +24,21 @@ type answer struct {
 	complete bool // the last event has come
 }
 
-// part is one block so far. Blocks of other kinds than text and calls, as the
-// vendor's own tools and a model's thinking are, are left out.
+// part is one block so far. Blocks of other kinds than text, thinking and calls,
+// as the vendor's own tools are, are left out.
 type part struct {
-	kind, id, name string
-	text, input    strings.Builder
+	kind, id, name      string
+	text, input         strings.Builder
+	signature, redacted string // of thinking
+	begun, ended        time.Time
 }
 
-func newAnswer(x *remote.Exchange, limit int) *answer {
-	return &answer{x: x, limit: limit, blocks: map[int64]*part{}}
+func newAnswer(x *remote.Exchange, from string, limit int) *answer {
+	return &answer{x: x, from: from, limit: limit, blocks: map[int64]*part{}}
 }
 
-// add takes an event and returns the text that it adds.
-func (a *answer) add(e sdk.MessageStreamEventUnion) (string, error) {
+// add takes an event and returns the piece of text or thinking that it adds.
+func (a *answer) add(e sdk.MessageStreamEventUnion) (llm.Event, error) {
 	switch e.Type {
 	case "message_start":
 		u := e.Message.Usage
@@ -47,14 +51,24 @@ func (a *answer) add(e sdk.MessageStreamEventUnion) (string, error) {
 	case "content_block_delta":
 		p := a.blocks[e.Index]
 		if p == nil {
-			return "", a.x.Unreadable()
+			return llm.Event{}, a.x.Unreadable()
 		}
+		p.ended = time.Now()
 		switch e.Delta.Type {
 		case "text_delta":
 			p.text.WriteString(e.Delta.Text)
-			return e.Delta.Text, nil
+			return llm.Event{Text: e.Delta.Text}, nil
 		case "input_json_delta":
 			p.input.WriteString(e.Delta.PartialJSON)
+		case "thinking_delta":
+			p.text.WriteString(e.Delta.Thinking)
+			return llm.Event{Thinking: e.Delta.Thinking}, nil
+		case "signature_delta":
+			p.signature += e.Delta.Signature
+		}
+	case "content_block_stop":
+		if p := a.blocks[e.Index]; p != nil {
+			p.ended = time.Now()
 		}
 	case "message_delta":
 		if e.Delta.StopReason != "" {
@@ -64,20 +78,27 @@ func (a *answer) add(e sdk.MessageStreamEventUnion) (string, error) {
 	case "message_stop":
 		a.complete = true
 	}
-	return "", nil
+	return llm.Event{}, nil
 }
 
-func (a *answer) start(e sdk.MessageStreamEventUnion) (string, error) {
+func (a *answer) start(e sdk.MessageStreamEventUnion) (llm.Event, error) {
 	if a.blocks[e.Index] != nil {
-		return "", a.x.Unreadable()
+		return llm.Event{}, a.x.Unreadable()
 	}
-	p := &part{kind: e.ContentBlock.Type, id: e.ContentBlock.ID, name: e.ContentBlock.Name}
+	now := time.Now()
+	p := &part{kind: e.ContentBlock.Type, id: e.ContentBlock.ID, name: e.ContentBlock.Name, begun: now, ended: now}
 	a.blocks[e.Index] = p
 	a.order = append(a.order, e.Index)
 	switch p.kind {
 	case "text":
 		p.text.WriteString(e.ContentBlock.Text)
-		return e.ContentBlock.Text, nil
+		return llm.Event{Text: e.ContentBlock.Text}, nil
+	case "thinking":
+		p.text.WriteString(e.ContentBlock.Thinking)
+		p.signature = e.ContentBlock.Signature
+		return llm.Event{Thinking: e.ContentBlock.Thinking}, nil
+	case "redacted_thinking":
+		p.redacted = e.ContentBlock.Data
 	case "tool_use":
 		// The vendor starts with an empty object and sends the input in pieces;
 		// servers that do not stream it send it here.
@@ -85,7 +106,7 @@ func (a *answer) start(e sdk.MessageStreamEventUnion) (string, error) {
 			p.input.WriteString(input)
 		}
 	}
-	return "", nil
+	return llm.Event{}, nil
 }
 
 // count takes the totals so far; those that did not change may be left out.
@@ -134,6 +155,11 @@ func (a *answer) message() (*llm.Message, error) {
 		case "text":
 			if p.text.Len() > 0 {
 				m.Blocks = append(m.Blocks, llm.Block{Text: p.text.String()})
+			}
+		case "thinking", "redacted_thinking":
+			th := &llm.Thinking{Text: p.text.String(), Signature: p.signature, Redacted: p.redacted, From: a.from, Took: p.ended.Sub(p.begun)}
+			if th.Text != "" || th.Signature != "" || th.Redacted != "" {
+				m.Blocks = append(m.Blocks, llm.Block{Thinking: th})
 			}
 		case "tool_use":
 			input := p.input.String()

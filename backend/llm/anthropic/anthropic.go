@@ -39,15 +39,30 @@ type Options struct {
 	BaseURL       string        // "" is DefaultBaseURL
 	KeyEnv        string        // variable that holds the key, read at every request; "" sends none
 	MaxTokens     int           // of one answer, where a request does not say; 0 is 32000
-	Blind         bool          // the model takes no images: words stand in their place
+	Thinking      Thinking      // the zero value leaves it to the server
 	HTTP          *http.Client  // nil is a client of its own
 	HeaderTimeout time.Duration // until an answer begins; 0 is 5 minutes
 	IdleTimeout   time.Duration // that an answer may stand still; 0 is 2 minutes
 }
 
+// Thinking says whether a model thinks before it answers. Which forms a model
+// takes depends on its age; it refuses the others.
+type Thinking struct {
+	Mode   string // "" says nothing, or ThinkOff, ThinkAuto, ThinkBudget
+	Budget int    // tokens, of ThinkBudget; at least 1024, and less than the answer's limit
+}
+
+// The modes of Thinking.
+const (
+	ThinkOff    = "off"
+	ThinkAuto   = "auto" // as much as the model finds fit
+	ThinkBudget = "budget"
+)
+
 // Model implements llm.Model.
 type Model struct {
 	o        Options
+	base     string // without the version
 	client   *remote.Client
 	messages sdk.MessageService
 }
@@ -65,8 +80,11 @@ func New(o Options) *Model {
 	// The service is made without the SDK's client, which would read keys,
 	// profiles and headers from the environment by itself. The SDK adds v1.
 	base := strings.TrimSuffix(strings.TrimRight(o.BaseURL, "/"), "/v1")
-	return &Model{o: o, client: client, messages: sdk.NewMessageService(option.WithBaseURL(base), option.WithMaxRetries(0))}
+	return &Model{o: o, base: base, client: client, messages: sdk.NewMessageService(option.WithBaseURL(base), option.WithMaxRetries(0))}
 }
+
+// from names a model in what it thought.
+func (m *Model) from(model string) string { return model + " at " + m.base }
 
 // Stream implements llm.Model.
 func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
@@ -77,14 +95,14 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 		p := m.params(r)
 		stream := m.messages.NewStreaming(ctx, p, option.WithHTTPClient(x))
 		defer stream.Close()
-		a := newAnswer(x, int(p.MaxTokens))
+		a := newAnswer(x, m.from(r.Model), int(p.MaxTokens))
 		for stream.Next() {
-			text, err := a.add(stream.Current())
+			piece, err := a.add(stream.Current())
 			if err != nil {
 				yield(llm.Event{}, err)
 				return
 			}
-			if text != "" && !yield(llm.Event{Text: text}, nil) {
+			if piece != (llm.Event{}) && !yield(piece, nil) {
 				return
 			}
 			if !a.complete {

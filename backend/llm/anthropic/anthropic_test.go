@@ -66,8 +66,8 @@ data: {"type":"message_stop"}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Blocks) != 1 || m.Blocks[0].Use == nil || string(m.Blocks[0].Use.Input) != `{"command":"ls"}` {
-		t.Errorf("blocks = %+v, want the call alone", m.Blocks)
+	if len(m.Blocks) != 2 || m.Blocks[0].Thinking == nil || m.Blocks[1].Use == nil || string(m.Blocks[1].Use.Input) != `{"command":"ls"}` {
+		t.Errorf("blocks = %+v, want what was thought, and the call", m.Blocks)
 	}
 }
 
@@ -96,8 +96,14 @@ func check(t *testing.T, m *llm.Message, err error) {
 		t.Errorf("role = %q", m.Role)
 	}
 	for _, b := range m.Blocks {
-		if (b.Text == "") == (b.Use == nil) {
-			t.Errorf("block %+v, want a text or a call", b)
+		parts := 0
+		for _, is := range []bool{b.Text != "", b.Use != nil, b.Thinking != nil} {
+			if is {
+				parts++
+			}
+		}
+		if parts != 1 {
+			t.Errorf("block %+v, want a text, a call or a thought", b)
 		}
 	}
 }

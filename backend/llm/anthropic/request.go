@@ -23,8 +23,10 @@ func (m *Model) params(r llm.Request) sdk.MessageNewParams {
 	p := sdk.MessageNewParams{
 		Model:     r.Model,
 		MaxTokens: int64(cmp.Or(r.MaxTokens, m.o.MaxTokens)),
-		Messages:  m.history(r.Messages),
 	}
+	turns := remote.Turns(r.Messages, m.takes(r.Model))
+	p.Messages = history(turns)
+	p.Thinking = m.thinking(turns)
 	if strings.TrimSpace(r.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: r.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
@@ -49,13 +51,37 @@ func schema(s json.RawMessage) sdk.ToolInputSchemaParam {
 	return param.Override[sdk.ToolInputSchemaParam](s)
 }
 
-func (m *Model) history(messages []llm.Message) []sdk.MessageParam {
+// takes tells what a model may be sent of what was thought: its own alone, and
+// what the vendor can know again. What was cut off before its signature is not.
+func (m *Model) takes(model string) func(llm.Thinking) bool {
+	from := m.from(model)
+	return func(t llm.Thinking) bool { return t.From == from && (t.Signature != "" || t.Redacted != "") }
+}
+
+// thinking maps the option to the wire. With a budget, the wire wants an answer
+// whose calls have just been made to begin with what was thought. One that does
+// not, as of another model, is gone on from without thinking.
+func (m *Model) thinking(turns []llm.Message) (p sdk.ThinkingConfigParamUnion) {
+	switch m.o.Thinking.Mode {
+	case ThinkOff:
+		p.OfDisabled = &sdk.ThinkingConfigDisabledParam{}
+	case ThinkAuto:
+		p.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
+	case ThinkBudget:
+		if n := len(turns); n > 1 && turns[n-1].Blocks[0].Result != nil && turns[n-2].Blocks[0].Thinking == nil {
+			return p
+		}
+		p.OfEnabled = &sdk.ThinkingConfigEnabledParam{BudgetTokens: int64(m.o.Thinking.Budget), Display: sdk.ThinkingConfigEnabledDisplaySummarized}
+	}
+	return p
+}
+
+func history(turns []llm.Message) []sdk.MessageParam {
 	var out []sdk.MessageParam
-	turns := remote.Turns(messages)
 	for i, turn := range turns {
 		var content []sdk.ContentBlockParamUnion
 		for _, b := range turn.Blocks {
-			content = append(content, m.block(b))
+			content = append(content, block(b))
 		}
 		if i == len(turns)-1 {
 			*content[len(content)-1].GetCacheControl() = sdk.NewCacheControlEphemeralParam()
@@ -69,22 +95,26 @@ func (m *Model) history(messages []llm.Message) []sdk.MessageParam {
 	return out
 }
 
-func (m *Model) block(b llm.Block) sdk.ContentBlockParamUnion {
+func block(b llm.Block) sdk.ContentBlockParamUnion {
 	switch {
+	case b.Thinking != nil && b.Thinking.Redacted != "":
+		return sdk.NewRedactedThinkingBlock(b.Thinking.Redacted)
+	case b.Thinking != nil:
+		return sdk.NewThinkingBlock(b.Thinking.Signature, b.Thinking.Text)
 	case b.Use != nil:
 		return sdk.NewToolUseBlock(remote.ID(b.Use.ID, maxID), remote.Input(b.Use.Input), remote.Name(b.Use.Name))
 	case b.Result != nil:
-		return sdk.ContentBlockParamUnion{OfToolResult: m.result(*b.Result)}
+		return sdk.ContentBlockParamUnion{OfToolResult: result(*b.Result)}
 	case b.Image != nil:
-		if image := m.image(*b.Image); image != nil {
-			return sdk.ContentBlockParamUnion{OfImage: image}
+		if shown := image(*b.Image); shown != nil {
+			return sdk.ContentBlockParamUnion{OfImage: shown}
 		}
 		return sdk.NewTextBlock(remote.NoImage)
 	}
 	return sdk.NewTextBlock(b.Text)
 }
 
-func (m *Model) result(r llm.Result) *sdk.ToolResultBlockParam {
+func result(r llm.Result) *sdk.ToolResultBlockParam {
 	out := &sdk.ToolResultBlockParam{ToolUseID: remote.ID(r.ID, maxID)}
 	if r.IsError {
 		out.IsError = param.NewOpt(true)
@@ -96,19 +126,19 @@ func (m *Model) result(r llm.Result) *sdk.ToolResultBlockParam {
 		text(r.Text)
 	}
 	for _, i := range r.Images {
-		image := m.image(i)
-		if image == nil {
+		shown := image(i)
+		if shown == nil {
 			text(remote.NoImage)
 			continue
 		}
-		out.Content = append(out.Content, sdk.ToolResultBlockParamContentUnion{OfImage: image})
+		out.Content = append(out.Content, sdk.ToolResultBlockParamContentUnion{OfImage: shown})
 	}
 	return out
 }
 
-// image returns nil for what the model or the wire does not take.
-func (m *Model) image(i llm.Image) *sdk.ImageBlockParam {
-	if m.o.Blind || !remote.Shows(i.MediaType) || len(i.Data) == 0 {
+// image returns nil for what the wire does not take.
+func image(i llm.Image) *sdk.ImageBlockParam {
+	if !remote.Shows(i.MediaType) || len(i.Data) == 0 {
 		return nil
 	}
 	return sdk.NewImageBlockBase64(i.MediaType, base64.StdEncoding.EncodeToString(i.Data)).OfImage

@@ -2,6 +2,7 @@ package llmtest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -56,6 +57,17 @@ func (w anthropicWire) events(step Step, model string, id func(string) string) [
 		add("content_block_stop", object{"index": index})
 		index++
 	}
+	if step.Thinking != "" {
+		var deltas []object
+		for _, p := range pieces(step.Thinking, 7) {
+			deltas = append(deltas, object{"type": "thinking_delta", "thinking": p})
+		}
+		deltas = append(deltas, object{"type": "signature_delta", "signature": sign(model, step.Thinking)})
+		block(object{"type": "thinking", "thinking": "", "signature": ""}, deltas)
+	}
+	if step.Redacted != "" {
+		block(object{"type": "redacted_thinking", "data": redact(model, step.Redacted)}, nil)
+	}
 	if step.Text != "" || step.Fault != nil && len(step.Calls) == 0 {
 		var deltas []object
 		for _, p := range pieces(step.Text, 7) {
@@ -86,6 +98,25 @@ func (w anthropicWire) events(step Step, model string, id func(string) string) [
 	return out
 }
 
+// sign returns the signature that a model's thinking has here. As the vendor's,
+// it is good for that text of that model alone.
+func sign(model, text string) string {
+	sum := sha256.Sum256([]byte(model + "\x00" + text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// redact makes thinking unreadable to a client.
+func redact(model, text string) string {
+	return sign(model, text) + "." + base64.StdEncoding.EncodeToString([]byte(text))
+}
+
+// redacted reports whether data is what redact made for a model.
+func redacted(model, data string) bool {
+	_, encoded, _ := strings.Cut(data, ".")
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	return err == nil && data == redact(model, string(text))
+}
+
 // anthropicRequest is a request as far as it is looked at. The rest is known by
 // name, so that a field that the vendor does not know is refused as it does.
 type anthropicRequest struct {
@@ -97,6 +128,11 @@ type anthropicRequest struct {
 		Role    string          `json:"role"`
 		Content []anthropicPart `json:"content"`
 	} `json:"messages"`
+	Thinking struct {
+		Type    string `json:"type"`
+		Budget  int    `json:"budget_tokens"`
+		Display string `json:"display"`
+	} `json:"thinking"`
 	Tools []struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
@@ -113,6 +149,9 @@ type anthropicPart struct {
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
 	IsError   bool            `json:"is_error"`
+	Thinking  *string         `json:"thinking"`
+	Signature string          `json:"signature"`
+	Redacted  string          `json:"data"`
 	Content   []anthropicPart `json:"content"`
 	Source    *struct {
 		Type      string `json:"type"`
@@ -152,6 +191,9 @@ func (anthropicWire) check(h http.Header, body []byte) (string, string, *wrong) 
 	case r.Messages[0].Role != "user":
 		return refuse("messages: first message must use the \"user\" role")
 	}
+	if why := r.thinks(); why != "" {
+		return refuse("%s", why)
+	}
 	marks := 0
 	for _, t := range r.Tools {
 		var schema struct{ Type string }
@@ -185,6 +227,12 @@ func (anthropicWire) check(h http.Header, body []byte) (string, string, *wrong) 
 			}
 			if why := p.check(m.Role); why != "" {
 				return refuse("%s.content.%d: %s", at, j, why)
+			}
+			if !p.genuine(r.Model) {
+				return refuse("%s.content.%d: Invalid `signature` in `thinking` block", at, j)
+			}
+			if p.thought() && j == len(m.Content)-1 {
+				return refuse("%s: The final block in an assistant message cannot be `thinking`.", at)
 			}
 			switch {
 			case p.Type == "tool_use" && slices.Contains(uses, p.ID):
@@ -227,6 +275,41 @@ func (anthropicWire) check(h http.Header, body []byte) (string, string, *wrong) 
 	return first, r.Model, nil
 }
 
+// thinks says what is wrong with how a request wants the model to think; "" is
+// nothing.
+func (r anthropicRequest) thinks() string {
+	switch r.Thinking.Type {
+	case "", "disabled", "adaptive":
+		return ""
+	case "enabled":
+	default:
+		return fmt.Sprintf("thinking: unknown type %q", r.Thinking.Type)
+	}
+	switch n := len(r.Messages); {
+	case r.Thinking.Budget < 1024:
+		return "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+	case r.Thinking.Budget >= r.MaxTokens:
+		return "`max_tokens` must be greater than `thinking.budget_tokens`"
+	case n > 1 && len(r.Messages[n-1].Content) > 0 && r.Messages[n-1].Content[0].Type == "tool_result" &&
+		len(r.Messages[n-2].Content) > 0 && !r.Messages[n-2].Content[0].thought():
+		return fmt.Sprintf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`. When `thinking` is enabled, a final `assistant` message must start with a thinking block", n-2)
+	}
+	return ""
+}
+
+func (p anthropicPart) thought() bool { return p.Type == "thinking" || p.Type == "redacted_thinking" }
+
+// genuine reports whether thinking is as a model sent it.
+func (p anthropicPart) genuine(model string) bool {
+	switch p.Type {
+	case "thinking":
+		return p.Thinking != nil && p.Signature == sign(model, *p.Thinking)
+	case "redacted_thinking":
+		return redacted(model, p.Redacted)
+	}
+	return true
+}
+
 // check says what is wrong with a part of a message; "" is nothing.
 func (p anthropicPart) check(role string) string {
 	switch {
@@ -254,6 +337,10 @@ func (p anthropicPart) check(role string) string {
 			if why := inner.check("result"); why != "" {
 				return "tool_result.content: " + why
 			}
+		}
+	case p.thought() && role == "assistant":
+		if p.Cache != nil {
+			return p.Type + ".cache_control: Extra inputs are not permitted"
 		}
 	default:
 		return fmt.Sprintf("a %s cannot hold %q", role, p.Type)

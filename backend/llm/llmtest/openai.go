@@ -50,6 +50,9 @@ func (w openaiWire) events(step Step, model string, id func(string) string) []ev
 	var out []event
 	add := func(delta object, finish any) { out = append(out, w.chunk(message, model, delta, finish)) }
 	add(object{"role": "assistant", "content": "", "refusal": nil}, nil)
+	for _, p := range pieces(step.Thinking, 7) { // as other servers than the vendor's do
+		add(object{"reasoning_content": p}, nil)
+	}
 	for _, p := range pieces(step.Text, 7) {
 		add(object{"content": p}, nil)
 	}
@@ -99,6 +102,7 @@ type openaiMessage struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
 	ToolCallID string          `json:"tool_call_id"`
+	Reasoning  json.RawMessage `json:"reasoning_content"`
 	ToolCalls  []struct {
 		ID       string `json:"id"`
 		Type     string `json:"type"`
@@ -189,6 +193,9 @@ func (m openaiMessage) firstText() string {
 func (m openaiMessage) check() string {
 	if !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
 		return "role: unknown value " + m.Role
+	}
+	if m.Reasoning != nil {
+		return "reasoning_content: no server wants its thinking back"
 	}
 	if m.Role != "assistant" && len(m.ToolCalls) > 0 {
 		return "tool_calls: only an assistant has them"

@@ -21,14 +21,16 @@ type Script struct {
 	Models []string `json:"models"` // those that are known; empty is all
 }
 
-// Step is the answer to one request: text, calls, or a fault, which may also
-// begin as an answer.
+// Step is the answer to one request: thinking, text, calls, or a fault, which may
+// also begin as an answer.
 type Step struct {
-	Text  string     `json:"text"`
-	Calls []Call     `json:"calls"`
-	Stop  string     `json:"stop"`  // "length" ends the answer at its limit, a call in the middle of its input
-	Usage *llm.Usage `json:"usage"` // nil is a count of its own
-	Fault *Fault     `json:"fault"`
+	Thinking string     `json:"thinking"` // signed on Anthropic's wire
+	Redacted string     `json:"redacted"` // thinking that is sent unreadable, on Anthropic's wire alone
+	Text     string     `json:"text"`
+	Calls    []Call     `json:"calls"`
+	Stop     string     `json:"stop"`  // "length" ends the answer at its limit, a call in the middle of its input
+	Usage    *llm.Usage `json:"usage"` // nil is a count of its own
+	Fault    *Fault     `json:"fault"`
 }
 
 // Call is a tool call.

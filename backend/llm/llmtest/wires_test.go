@@ -31,8 +31,8 @@ const (
 type place struct {
 	url           string
 	headers, idle time.Duration
-	blind         bool
 	noKey         bool
+	thinking      anthropic.Thinking
 }
 
 func model(wire llmtest.Wire, p place) llm.Model {
@@ -41,9 +41,9 @@ func model(wire llmtest.Wire, p place) llm.Model {
 		env = ""
 	}
 	if wire == llmtest.Anthropic {
-		return anthropic.New(anthropic.Options{BaseURL: p.url, KeyEnv: env, HeaderTimeout: p.headers, IdleTimeout: p.idle, Blind: p.blind})
+		return anthropic.New(anthropic.Options{BaseURL: p.url, KeyEnv: env, HeaderTimeout: p.headers, IdleTimeout: p.idle, Thinking: p.thinking})
 	}
-	return openai.New(openai.Options{BaseURL: p.url, KeyEnv: env, HeaderTimeout: p.headers, IdleTimeout: p.idle, Blind: p.blind})
+	return openai.New(openai.Options{BaseURL: p.url, KeyEnv: env, HeaderTimeout: p.headers, IdleTimeout: p.idle})
 }
 
 func eachWire(t *testing.T, test func(t *testing.T, wire llmtest.Wire)) {
@@ -176,20 +176,6 @@ func TestStream_history(t *testing.T) {
 		}
 		if wire == llmtest.OpenAI && !bytes.Contains(body, []byte("Image 1 of the result of Bash (call call_AAAAAAAAAAAAAAAAAAAAAAAAAA)")) {
 			t.Errorf("the image does not name its call\n%s", body)
-		}
-	})
-}
-
-func TestStream_blindModelGetsWords(t *testing.T) {
-	eachWire(t, func(t *testing.T, wire llmtest.Wire) {
-		s := llmtest.Start(t, wire, llmtest.Script{Steps: []llmtest.Step{{Text: "Yes."}}})
-		r := hello()
-		r.Messages = []llm.Message{{Role: llm.RoleUser, Blocks: []llm.Block{{Image: &llm.Image{MediaType: "image/png", Data: []byte("x")}}}}}
-		if _, _, err := ask(t.Context(), model(wire, place{url: s.URL, blind: true}), r); err != nil {
-			t.Fatal(err)
-		}
-		if body := s.Requests()[0].Body; bytes.Contains(body, []byte("base64")) || !bytes.Contains(body, []byte("left out")) {
-			t.Errorf("a model that is blind was sent %s", body)
 		}
 	})
 }

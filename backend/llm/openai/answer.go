@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 
@@ -12,13 +13,45 @@ import (
 
 // answer gathers the chunks of a stream.
 type answer struct {
-	x      *remote.Exchange
-	limit  int
-	text   strings.Builder
-	calls  []*call
-	open   map[int64]*call // by the index that the wire gives them
-	finish string          // why the model stopped; "" until it has
-	usage  llm.Usage
+	x       *remote.Exchange
+	limit   int
+	text    strings.Builder
+	thought thought
+	calls   []*call
+	open    map[int64]*call // by the index that the wire gives them
+	finish  string          // why the model stopped; "" until it has
+	usage   llm.Usage
+}
+
+// thought is what the model thought so far. Servers send it before the answer,
+// as a field of a delta that the vendor's own wire does not have.
+type thought struct {
+	text         strings.Builder
+	begun, ended time.Time
+}
+
+// reasoningFields are the names that servers know the field by. Some send it
+// under both.
+var reasoningFields = []string{"reasoning_content", "reasoning"}
+
+func (t *thought) add(d sdk.ChatCompletionChunkChoiceDelta) string {
+	var piece string
+	for _, name := range reasoningFields {
+		field, sent := d.JSON.ExtraFields[name]
+		if sent && json.Unmarshal([]byte(field.Raw()), &piece) == nil && piece != "" {
+			break
+		}
+		piece = ""
+	}
+	if piece == "" {
+		return ""
+	}
+	t.ended = time.Now()
+	if t.begun.IsZero() {
+		t.begun = t.ended
+	}
+	t.text.WriteString(piece)
+	return piece
 }
 
 // call is a tool call so far.
@@ -27,8 +60,8 @@ type call struct {
 	arguments strings.Builder
 }
 
-// add takes a chunk and returns the text that it adds.
-func (a *answer) add(c sdk.ChatCompletionChunk) string {
+// add takes a chunk and returns the pieces of thinking and text that it adds.
+func (a *answer) add(c sdk.ChatCompletionChunk) []llm.Event {
 	// Some servers count in every chunk, some in the last one, some never.
 	if u := c.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
 		d := u.PromptTokensDetails
@@ -38,7 +71,7 @@ func (a *answer) add(c sdk.ChatCompletionChunk) string {
 		}
 	}
 	if len(c.Choices) == 0 {
-		return ""
+		return nil
 	}
 	choice := c.Choices[0]
 	for _, d := range choice.Delta.ToolCalls {
@@ -47,9 +80,15 @@ func (a *answer) add(c sdk.ChatCompletionChunk) string {
 	if choice.FinishReason != "" {
 		a.finish = choice.FinishReason
 	}
-	text := choice.Delta.Content + choice.Delta.Refusal
-	a.text.WriteString(text)
-	return text
+	var out []llm.Event
+	if piece := a.thought.add(choice.Delta); piece != "" {
+		out = append(out, llm.Event{Thinking: piece})
+	}
+	if text := choice.Delta.Content + choice.Delta.Refusal; text != "" {
+		a.text.WriteString(text)
+		out = append(out, llm.Event{Text: text})
+	}
+	return out
 }
 
 // piece adds to the call of an index. Servers that leave the index out send
@@ -88,6 +127,9 @@ func (a *answer) note() string {
 func (a *answer) message() (*llm.Message, error) {
 	m := &llm.Message{Role: llm.RoleAssistant}
 	note := a.note()
+	if t := a.thought.text.String(); t != "" {
+		m.Blocks = append(m.Blocks, llm.Block{Thinking: &llm.Thinking{Text: t, Took: a.thought.ended.Sub(a.thought.begun)}})
+	}
 	if text := a.text.String() + note; text != "" {
 		m.Blocks = append(m.Blocks, llm.Block{Text: text})
 	}

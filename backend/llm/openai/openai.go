@@ -37,7 +37,6 @@ type Options struct {
 	BaseURL       string        // with its version, "…/v1"; "" is DefaultBaseURL
 	KeyEnv        string        // variable that holds the key, read at every request; "" sends none
 	MaxTokens     int           // of one answer, where a request does not say; 0 leaves it to the server
-	Blind         bool          // the model takes no images: words stand in their place
 	HTTP          *http.Client  // nil is a client of its own
 	HeaderTimeout time.Duration // until an answer begins; 0 is 5 minutes
 	IdleTimeout   time.Duration // that an answer may stand still; 0 is 2 minutes
@@ -86,8 +85,10 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 		defer stream.Close()
 		a := answer{x: x, limit: cmp.Or(r.MaxTokens, m.o.MaxTokens)}
 		for stream.Next() {
-			if text := a.add(stream.Current()); text != "" && !yield(llm.Event{Text: text}, nil) {
-				return
+			for _, piece := range a.add(stream.Current()) {
+				if !yield(piece, nil) {
+					return
+				}
 			}
 		}
 		// What follows the reason to stop are counts, which some servers never

@@ -72,6 +72,36 @@ func TestStream_callsOfOtherServers(t *testing.T) {
 	}
 }
 
+// Servers send what a model thinks under two names, some under both, and some
+// as nothing or in another form.
+func TestStream_thinkingOfOtherServers(t *testing.T) {
+	chunk := func(delta string) string {
+		return `data: {"choices":[{"index":0,"delta":` + delta + `}]}` + "\n\n"
+	}
+	const end = `data: {"choices":[{"index":0,"delta":{"content":"Yes.","reasoning_content":null},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+	for _, c := range []struct{ name, body, want string }{
+		{"reasoning_content", chunk(`{"reasoning_content":"a"}`) + chunk(`{"reasoning_content":"b","content":""}`), "ab"},
+		{"reasoning", chunk(`{"reasoning":"a"}`) + chunk(`{"reasoning":"b"}`), "ab"},
+		{"both", chunk(`{"reasoning":"a","reasoning_content":"a"}`) + chunk(`{"reasoning":"b","reasoning_content":"b"}`), "ab"},
+		{"none", chunk(`{"reasoning":null,"reasoning_content":""}`), ""},
+		{"another form", chunk(`{"reasoning":{"text":"a"},"reasoning_content":7}`), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text, m, err := answerTo(t, c.body+end)
+			if err != nil || text != "Yes." {
+				t.Fatalf("%q, %v", text, err)
+			}
+			got := ""
+			if m.Blocks[0].Thinking != nil {
+				got = m.Blocks[0].Thinking.Text
+			}
+			if got != c.want || m.Blocks[len(m.Blocks)-1].Text != "Yes." {
+				t.Errorf("thought %q, want %q; blocks %+v", got, c.want, m.Blocks)
+			}
+		})
+	}
+}
+
 // Which word names the limit of an answer depends on the server.
 func TestParams_limit(t *testing.T) {
 	for base, want := range map[string]string{DefaultBaseURL: "max_completion_tokens", "http://127.0.0.1:11434/v1": "max_tokens"} {
@@ -107,8 +137,14 @@ func check(t *testing.T, m *llm.Message, err error) {
 		t.Errorf("role = %q", m.Role)
 	}
 	for _, b := range m.Blocks {
-		if (b.Text == "") == (b.Use == nil) {
-			t.Errorf("block %+v, want a text or a call", b)
+		parts := 0
+		for _, is := range []bool{b.Text != "", b.Use != nil, b.Thinking != nil} {
+			if is {
+				parts++
+			}
+		}
+		if parts != 1 {
+			t.Errorf("block %+v, want a text, a call or a thought", b)
 		}
 	}
 }

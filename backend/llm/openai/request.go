@@ -33,11 +33,11 @@ func (m *Model) params(r llm.Request) sdk.ChatCompletionNewParams {
 		p.Messages = append(p.Messages, sdk.SystemMessage(r.System))
 	}
 	tools := map[string]string{} // by the call's id: the tool's name
-	for _, turn := range remote.Turns(r.Messages) {
+	for _, turn := range remote.Turns(r.Messages, remote.NoThinking) {
 		if turn.Role == llm.RoleAssistant {
 			p.Messages = append(p.Messages, assistant(turn.Blocks, tools))
 		} else {
-			p.Messages = append(p.Messages, m.user(turn.Blocks, tools)...)
+			p.Messages = append(p.Messages, user(turn.Blocks, tools)...)
 		}
 	}
 	for _, t := range r.Tools {
@@ -81,12 +81,12 @@ func assistant(blocks []llm.Block, tools map[string]string) sdk.ChatCompletionMe
 
 // user maps a user's message. Results of calls are messages of their own and
 // hold text alone, so their images follow in a message that names the call.
-func (m *Model) user(blocks []llm.Block, tools map[string]string) []sdk.ChatCompletionMessageParamUnion {
+func user(blocks []llm.Block, tools map[string]string) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var parts []sdk.ChatCompletionContentPartUnionParam
 	images := false
 	show := func(i llm.Image) bool {
-		if m.o.Blind || !remote.Shows(i.MediaType) || len(i.Data) == 0 {
+		if !remote.Shows(i.MediaType) || len(i.Data) == 0 {
 			return false
 		}
 		images = true

@@ -12,8 +12,9 @@ import (
 
 // Turns returns a conversation as the wires take it: nothing empty, no two
 // messages of one role in a row, and the results of calls before what else a
-// message says.
-func Turns(messages []llm.Message) []llm.Message {
+// message says. Thinking is in it where takes says so, and never last in a
+// message: something has to come of it.
+func Turns(messages []llm.Message, takes func(llm.Thinking) bool) []llm.Message {
 	var out []llm.Message
 	for _, m := range messages {
 		var results, others []llm.Block
@@ -21,9 +22,13 @@ func Turns(messages []llm.Message) []llm.Message {
 			switch {
 			case b.Result != nil:
 				results = append(results, b)
-			case b.Image != nil, b.Use != nil, strings.TrimSpace(b.Text) != "":
+			case b.Image != nil, b.Use != nil, strings.TrimSpace(b.Text) != "",
+				b.Thinking != nil && takes(*b.Thinking):
 				others = append(others, b)
 			}
+		}
+		for len(others) > 0 && others[len(others)-1].Thinking != nil {
+			others = others[:len(others)-1]
 		}
 		blocks := append(results, others...)
 		if len(blocks) == 0 {
@@ -50,6 +55,9 @@ func merge(before, results, others []llm.Block) []llm.Block {
 	}
 	return out
 }
+
+// NoThinking is for Turns, where a wire has no thinking in its history.
+func NoThinking(llm.Thinking) bool { return false }
 
 // ID returns a call's id as a wire takes it: letters, digits, _ and -, and no
 // longer than limit. The same id always becomes the same.

@@ -31,7 +31,7 @@ func TestTurns(t *testing.T) {
 		{Role: llm.RoleUser, Blocks: []llm.Block{result("1"), result("2"), text("a"), text("b")}},
 		{Role: llm.RoleAssistant, Blocks: []llm.Block{text("c")}},
 	}
-	if diff := cmp.Diff(want, Turns(in)); diff != "" {
+	if diff := cmp.Diff(want, Turns(in, NoThinking)); diff != "" {
 		t.Errorf("Turns() (-want +got)\n%s", diff)
 	}
 	if after, err := json.Marshal(in); err != nil || string(after) != string(before) {

@@ -16,6 +16,7 @@ export interface About {
   window: boolean;
   default_wall: Wall;
   default_image: string;
+  default_spec: Spec;
   walls: WallInfo[] | null;
   images: string[] | null;
 }
@@ -62,6 +63,7 @@ export interface BashDisplay {
 
 export interface Block {
   text?: string;
+  thinking?: Thinking;
   image?: Image;
   use?: Use;
   result?: Result;
@@ -96,6 +98,7 @@ export interface Check {
   status: string;
   detail: string;
   fix: string;
+  command: string;
 }
 
 export interface Condition {
@@ -703,6 +706,14 @@ export interface TerminalSocket {
   error?: ErrorBody;
 }
 
+export interface Thinking {
+  text?: string;
+  signature?: string;
+  redacted?: string;
+  from?: string;
+  took?: number;
+}
+
 export interface ToolCallApprovalRequested {
   call_id: string;
   tool: string;
@@ -782,6 +793,7 @@ export interface WallInfo {
   available: boolean;
   detail: string;
   fix: string;
+  command: string;
   worth: string;
 }
 
