@@ -171,20 +171,23 @@ func (a *App) models() []httpapi.ModelInfo {
 func keySet(env string) bool { return env != "" && strings.TrimSpace(os.Getenv(env)) != "" }
 
 // checkModelKey looks whether a model can be used beside the demo, and the
-// default one above all. ok is false as a warning only: the demo needs no key.
-func (a *App) checkModelKey() (ok bool, detail, fix string) {
+// configured one above all. worse is "" when one can. A key that is missing is
+// worth knowing and no fault, since the demo needs none; it is a fault where the
+// model that sessions get by themselves waits for it.
+func (a *App) checkModelKey() (check httpapi.Check, worse string) {
 	var says, missing []string
-	var wanted string // variable of the default model that is not set
+	worse = "info"
+	wanted := "" // variable of the default model that is not set
 	for _, m := range a.models()[1:] {
 		switch {
 		case m.BaseURL == "": // a script
-			ok = true
+			worse = ""
 		case m.KeyEnv == "":
-			ok = true
+			worse = ""
 			says = append(says, m.Name+" needs none")
 		case slices.Contains(missing, m.KeyEnv) || slices.Contains(says, m.KeyEnv+" is set"):
 		case m.KeySet:
-			ok = true
+			worse = ""
 			says = append(says, m.KeyEnv+" is set")
 		default:
 			missing = append(missing, m.KeyEnv)
@@ -194,9 +197,14 @@ func (a *App) checkModelKey() (ok bool, detail, fix string) {
 			wanted = m.KeyEnv
 		}
 	}
+	check = httpapi.Check{Name: "model key", Detail: strings.Join(says, ", ")}
+	check.Fix = fmt.Sprintf("set %s where Glovebox runs, and start it again; the demo needs no key", strings.Join(missing, " or "))
 	if wanted != "" {
-		ok, missing = false, []string{wanted}
+		worse, missing = "warn", []string{wanted}
+		check.Fix = fmt.Sprintf("%s needs %s: set it where Glovebox runs, and start it again", a.defaultModel(), wanted)
 	}
-	fix = fmt.Sprintf("set %s where Glovebox runs, and start it again; the demo needs no key", strings.Join(missing, " or "))
-	return ok, strings.Join(says, ", "), fix
+	if len(missing) > 0 {
+		check.Command = fmt.Sprintf("export %s=…", missing[0])
+	}
+	return check, worse
 }

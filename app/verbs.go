@@ -467,10 +467,10 @@ func (c *cli) printDoctor(d httpapi.Doctor, asJSON bool) error {
 			}
 			continue
 		}
-		mark := map[string]string{"ok": "ok  ", "warn": "warn", "fail": "FAIL"}[ch.Status]
+		mark := map[string]string{"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}[ch.Status]
 		fmt.Fprintf(c.out, "%s  %-16s %s\n", mark, ch.Name, strings.ReplaceAll(ch.Detail, "\n", " "))
 		if ch.Fix != "" {
-			fmt.Fprintf(c.out, "      %-16s → %s\n", "", ch.Fix)
+			fmt.Fprintf(c.out, "      %-16s → %s\n", "", withLine(ch.Fix, ch.Command))
 		}
 	}
 	return nil

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -13,14 +15,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
-	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/frontend"
-)
-
-// What to do where a wall is missing.
-const (
-	fixDocker    = docker.Install
-	fixNamespace = "install bubblewrap (Debian: apt-get install bubblewrap)"
 )
 
 // The names of the checks of which one has to hold.
@@ -62,7 +57,7 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 	both.Go(func() {
 		info, err := a.docker.Ping(ctx)
 		if err != nil {
-			walls[0].Detail, walls[0].Fix = err.Error(), fixDocker
+			walls[0].Detail, walls[0].Fix, walls[0].Command = err.Error(), fixDocker, engineLine()
 			return
 		}
 		walls[0].Available = true
@@ -70,7 +65,7 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 	})
 	both.Go(func() {
 		if err := a.bwrap.Probe(ctx); err != nil {
-			walls[1].Detail, walls[1].Fix = err.Error(), fixNamespace
+			walls[1].Detail, walls[1].Fix, walls[1].Command = err.Error(), fixNamespace, bubblewrapLine()
 			return
 		}
 		walls[1].Available, walls[1].Detail = true, "bubblewrap works"
@@ -87,10 +82,18 @@ func noWallError(walls []httpapi.WallInfo) error {
 	var why []string
 	for _, w := range walls {
 		if w.Wall != sandbox.WallLocal && !w.Available {
-			why = append(why, fmt.Sprintf("  %s: %s\n    to have it: %s", w.Wall, w.Detail, w.Fix))
+			why = append(why, fmt.Sprintf("  %s: %s\n    to have it: %s", w.Wall, w.Detail, withLine(w.Fix, w.Command)))
 		}
 	}
 	return fmt.Errorf("%w:\n%s\nCommands are not run on this machine itself unless you choose --wall local", sandbox.ErrNoWall, strings.Join(why, "\n"))
+}
+
+// withLine writes what is to be done with the line that does it.
+func withLine(fix, command string) string {
+	if command == "" {
+		return fix
+	}
+	return fix + ": " + command
 }
 
 // defaultWall chooses docker where an engine answers, else namespace, else
@@ -138,6 +141,7 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	if w, err := a.defaultWall(ctx); err == nil {
 		out.DefaultWall = w
 	}
+	out.DefaultSpec = a.defaultSpec(out.DefaultWall)
 	if !walls[0].Available {
 		return out
 	}
@@ -145,6 +149,9 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	defer cancel()
 	if image, err := a.defaultImage(ctx); err == nil {
 		out.DefaultImage = image
+		if out.DefaultWall == sandbox.WallDocker {
+			out.DefaultSpec.Image = image
+		}
 	}
 	if images, err := a.docker.Images(ctx); err == nil {
 		for _, img := range images {
@@ -152,6 +159,20 @@ func (a *App) about(ctx context.Context) httpapi.About {
 		}
 	}
 	return out
+}
+
+// defaultSpec returns what a session is opened with where it names nothing
+// itself: what is configured, and what is built in of the rest.
+func (a *App) defaultSpec(wall sandbox.Wall) sandbox.Spec {
+	spec := a.o.Config.Spec()
+	spec.Wall = wall
+	spec.User = cmp.Or(spec.User, "host")
+	spec.Workdir = spec.WorkdirOrDefault()
+	spec.Network.Mode = spec.NetworkOrDefault()
+	limits := sandbox.DefaultResources.Named()
+	maps.Copy(limits, spec.Resources)
+	spec.Resources = limits
+	return spec
 }
 
 // home returns where the one who runs this has their files, or "" where nobody
@@ -168,37 +189,40 @@ func home() string {
 func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 	walls := a.probeWalls(ctx)
 	out := httpapi.Doctor{OK: true, Checks: []httpapi.Check{}}
-	add := func(name string, ok bool, otherwise, detail, fix string) {
-		c := httpapi.Check{Name: name, Status: "ok", Detail: detail}
-		if !ok {
-			c.Status, c.Fix = otherwise, fix
+	add := func(ok bool, otherwise string, c httpapi.Check) {
+		if ok {
+			c.Status, c.Fix, c.Command = "ok", "", ""
+		} else {
+			c.Status = otherwise
 			out.OK = out.OK && otherwise != "fail"
 		}
 		out.Checks = append(out.Checks, c)
 	}
-	one := walls[0].Available || walls[1].Available
 	missing := "fail"
-	if one {
-		missing = "warn" // the other wall does
+	if walls[0].Available || walls[1].Available {
+		missing = "info" // the other wall does
 	}
-	add(checkDocker, walls[0].Available, missing, walls[0].Detail, walls[0].Fix)
-	add(checkNamespace, walls[1].Available, missing, walls[1].Detail, walls[1].Fix)
+	for i, name := range []string{checkDocker, checkNamespace} {
+		add(walls[i].Available, missing, httpapi.Check{Name: name, Detail: walls[i].Detail, Fix: walls[i].Fix, Command: walls[i].Command})
+	}
 	if walls[0].Available {
+		tiny := httpapi.Check{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny"}
 		ok, err := a.docker.ImageExists(ctx, a.docker.TinyImage())
-		detail := a.docker.TinyImage()
 		if err != nil {
-			detail = err.Error()
+			tiny.Detail = err.Error()
+			add(false, "warn", tiny)
+		} else {
+			add(ok, "info", tiny)
 		}
-		add("tiny image", ok, "warn", detail, "it is made at the first session, or now by: glovebox image build --tiny")
 	}
 	_, _, err := embedded.Binary("amd64")
-	add("guest", err == nil, "fail", describe(err, "embedded"), "run: make build")
+	add(err == nil, "fail", httpapi.Check{Name: "guest", Detail: describe(err, "embedded"), Fix: "build Glovebox whole", Command: "make build"})
 	_, built := frontend.Assets()
-	add("user interface", built, "warn", map[bool]string{true: "embedded", false: "not built"}[built], "run: make build")
-	keyed, detail, fix := a.checkModelKey()
-	add("model key", keyed, "warn", detail, fix)
+	add(built, "warn", httpapi.Check{Name: "user interface", Detail: map[bool]string{true: "embedded", false: "not built"}[built], Fix: "build Glovebox whole", Command: "make build"})
+	key, otherwise := a.checkModelKey()
+	add(otherwise == "", otherwise, key)
 	_, err = a.store.LastSeq(ctx)
-	add("store", err == nil, "fail", describe(err, a.o.DataDir), "see the error; a backup can be put in place of glovebox.db")
+	add(err == nil, "fail", httpapi.Check{Name: "store", Detail: describe(err, a.o.DataDir), Fix: "see the error; a backup can be put in place of glovebox.db"})
 	return out
 }
 

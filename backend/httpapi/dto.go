@@ -158,6 +158,7 @@ type About struct {
 	Window       bool         `json:"window"`       // the /window routes are served
 	DefaultWall  sandbox.Wall `json:"default_wall"` // "" when none is available
 	DefaultImage string       `json:"default_image"`
+	DefaultSpec  sandbox.Spec `json:"default_spec"` // all that a session takes where it names nothing
 	Walls        []WallInfo   `json:"walls"`
 	Images       []string     `json:"images"` // local ones, on the docker wall
 }
@@ -325,7 +326,8 @@ type WallInfo struct {
 	Available bool         `json:"available"`
 	Detail    string       `json:"detail"` // version and endpoint, or what is missing
 	Fix       string       `json:"fix"`
-	Worth     string       `json:"worth"` // what it keeps apart, in plain words
+	Command   string       `json:"command"` // as Check has it
+	Worth     string       `json:"worth"`   // what it keeps apart, in plain words
 }
 
 // Doctor is the result of all checks.
@@ -336,10 +338,11 @@ type Doctor struct {
 
 // Check is one check of the doctor.
 type Check struct {
-	Name   string `json:"name"`
-	Status string `json:"status"` // "ok", "warn", "fail"
-	Detail string `json:"detail"`
-	Fix    string `json:"fix"`
+	Name    string `json:"name"`
+	Status  string `json:"status"` // "ok", "info" (worth knowing, no fault), "warn", "fail"
+	Detail  string `json:"detail"`
+	Fix     string `json:"fix"`     // what to do, in words; "" when all is well
+	Command string `json:"command"` // a line for a shell that does it; "" when there is none
 }
 
 // Container is the card of a session's sandbox, read back from the engine, the

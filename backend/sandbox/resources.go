@@ -18,6 +18,28 @@ type Resources struct {
 	CPUs   float64
 }
 
+// DefaultResources are what a sandbox gets of what its Spec does not name; the
+// processors as far as the machine has them.
+var DefaultResources = Resources{Memory: 2 << 30, Shm: 1 << 30, PIDs: 512, CPUs: 2}
+
+// Named writes resources as a Spec does. What is zero is left out.
+func (r Resources) Named() map[string]string {
+	named := map[string]string{}
+	if r.Memory > 0 {
+		named["memory"] = FormatSize(r.Memory)
+	}
+	if r.Shm > 0 {
+		named["shm"] = FormatSize(r.Shm)
+	}
+	if r.PIDs > 0 {
+		named["pids"] = strconv.FormatInt(r.PIDs, 10)
+	}
+	if r.CPUs > 0 {
+		named["cpus"] = strconv.FormatFloat(r.CPUs, 'f', -1, 64)
+	}
+	return named
+}
+
 // The least that a sandbox can live with. Below it a guest or its first command
 // does not start, which an engine would report as something else.
 const (

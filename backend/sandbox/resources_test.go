@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
@@ -41,6 +43,18 @@ func TestFormatSize(t *testing.T) {
 		if got := sandbox.FormatSize(n); got != want {
 			t.Errorf("FormatSize(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+func TestResources_named(t *testing.T) {
+	want := map[string]string{"memory": "2g", "shm": "1g", "pids": "512", "cpus": "2"}
+	if diff := cmp.Diff(want, sandbox.DefaultResources.Named()); diff != "" {
+		t.Errorf("the defaults by name (-want +got):\n%s", diff)
+	}
+	r := sandbox.Resources{Memory: 1<<30 + 1, CPUs: 0.5}
+	again, err := sandbox.ParseResources(r.Named())
+	if err != nil || again != r {
+		t.Errorf("%+v came back as %+v, %v", r, again, err)
 	}
 }
 

@@ -10,12 +10,8 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
-// defaults are a container's resources where a Spec names none. Two processors
-// are asked for on a machine that has them: the engine refuses more than there are.
-var defaults = sandbox.Resources{Memory: 2 << 30, Shm: 1 << 30, PIDs: 512, CPUs: 2}
-
 // limits reads the resources of a Spec over the defaults, for an engine with so
-// many processors.
+// many processors: it refuses more than there are.
 func limits(named map[string]string, processors int) (sandbox.Resources, error) {
 	r, err := sandbox.ParseResources(named)
 	if err != nil {
@@ -24,10 +20,10 @@ func limits(named map[string]string, processors int) (sandbox.Resources, error) 
 	if processors > 0 && r.CPUs > float64(processors) {
 		return r, &sandbox.FieldError{Field: "resources.cpus", Reason: fmt.Sprintf("%q is more than the %d processors of the engine", named["cpus"], processors)}
 	}
-	r.Memory = cmp.Or(r.Memory, defaults.Memory)
-	r.Shm = cmp.Or(r.Shm, defaults.Shm)
-	r.PIDs = cmp.Or(r.PIDs, defaults.PIDs)
-	r.CPUs = cmp.Or(r.CPUs, defaults.CPUs)
+	r.Memory = cmp.Or(r.Memory, sandbox.DefaultResources.Memory)
+	r.Shm = cmp.Or(r.Shm, sandbox.DefaultResources.Shm)
+	r.PIDs = cmp.Or(r.PIDs, sandbox.DefaultResources.PIDs)
+	r.CPUs = cmp.Or(r.CPUs, sandbox.DefaultResources.CPUs)
 	if processors > 0 {
 		r.CPUs = min(r.CPUs, float64(processors))
 	}

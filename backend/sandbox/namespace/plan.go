@@ -18,10 +18,6 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
 )
 
-// defaults are the limits of a sandbox where its Spec names none; two
-// processors on a machine that has them.
-var defaults = sandbox.Resources{Memory: 2 << 30, Shm: 1 << 30, PIDs: 512, CPUs: 2}
-
 // plan is a Spec with every question answered: what is left is to make it. It
 // is made anew at each start, because links and owners can have changed.
 type plan struct {
@@ -119,10 +115,10 @@ func limits(named map[string]string) (sandbox.Resources, error) {
 	if r.CPUs > processors {
 		return r, &sandbox.FieldError{Field: "resources.cpus", Reason: fmt.Sprintf("%q is more than the %v processors of this machine", named["cpus"], processors)}
 	}
-	r.Memory = cmp.Or(r.Memory, defaults.Memory)
-	r.Shm = cmp.Or(r.Shm, defaults.Shm)
-	r.PIDs = cmp.Or(r.PIDs, defaults.PIDs)
-	r.CPUs = cmp.Or(r.CPUs, min(defaults.CPUs, processors))
+	r.Memory = cmp.Or(r.Memory, sandbox.DefaultResources.Memory)
+	r.Shm = cmp.Or(r.Shm, sandbox.DefaultResources.Shm)
+	r.PIDs = cmp.Or(r.PIDs, sandbox.DefaultResources.PIDs)
+	r.CPUs = cmp.Or(r.CPUs, min(sandbox.DefaultResources.CPUs, processors))
 	return r, nil
 }
 
