@@ -107,7 +107,7 @@ func (c *cli) root() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&c.dataDir, "data", "", "data directory (default "+defaultDataDir()+")")
 	root.PersistentFlags().StringVar(&c.config, "config", "", "configuration file (default "+config.DefaultPath()+")")
-	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log details to standard error")
+	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log details to standard error; run and logs tell what a model thought")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.listCommand(), c.showCommand(), c.logsCommand(),
@@ -181,8 +181,11 @@ func (c *cli) loadConfig() (config.Config, error) {
 		path = config.DefaultPath()
 	}
 	cfg, err := config.Load(path, named)
+	if err == nil {
+		err = cfg.FromEnv(os.Getenv)
+	}
 	if err != nil {
-		return cfg, usageError{err} // the file is as much typed as a flag
+		return cfg, usageError{err} // file and environment are as much typed as a flag
 	}
 	return cfg, nil
 }

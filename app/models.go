@@ -45,13 +45,13 @@ type endpoint struct {
 }
 
 // endpointOf returns where a model is: as it says itself, as its vendor's section
-// says, as the vendor's variable says, or at the vendor's own.
+// or variable says, or at the vendor's own.
 func (a *App) endpointOf(vendor string, m config.Model) endpoint {
-	v, base, env, variable := a.o.Config.Anthropic, anthropic.DefaultBaseURL, anthropic.DefaultKeyEnv, "ANTHROPIC_BASE_URL"
+	v, base, env := a.o.Config.Anthropic, anthropic.DefaultBaseURL, anthropic.DefaultKeyEnv
 	if vendor == vendorOpenAI {
-		v, base, env, variable = a.o.Config.OpenAI, openai.DefaultBaseURL, openai.DefaultKeyEnv, "OPENAI_BASE_URL"
+		v, base, env = a.o.Config.OpenAI, openai.DefaultBaseURL, openai.DefaultKeyEnv
 	}
-	s := endpoint{baseURL: cmp.Or(m.BaseURL, v.BaseURL, os.Getenv(variable), base), keyEnv: env}
+	s := endpoint{baseURL: cmp.Or(m.BaseURL, v.BaseURL, base), keyEnv: env}
 	if v.KeyEnv != nil {
 		s.keyEnv = *v.KeyEnv
 	}
@@ -94,7 +94,7 @@ func (a *App) openModel(name string) (llm.Served, error) {
 	s := a.endpointOf(kind, m)
 	out := llm.Served{Name: rest, MaxTokens: m.MaxTokens, Price: price(m.Price), Sees: sees(kind, m, s)}
 	if kind == vendorAnthropic {
-		out.Model = anthropic.New(anthropic.Options{BaseURL: s.baseURL, KeyEnv: s.keyEnv})
+		out.Model = anthropic.New(anthropic.Options{BaseURL: s.baseURL, KeyEnv: s.keyEnv, Thinking: anthropic.Thinking(m.Thinking)})
 	} else {
 		out.Model = openai.New(openai.Options{BaseURL: s.baseURL, KeyEnv: s.keyEnv})
 	}

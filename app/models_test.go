@@ -68,7 +68,7 @@ func TestModels_session(t *testing.T) {
 			s := llmtest.Start(t, wire, llmtest.Script{Key: modelKey, Models: []string{"m-1"}, Steps: []llmtest.Step{
 				{Usage: usage, Text: "I write and look.", Calls: []llmtest.Call{
 					toolCall(t, "Write", map[string]any{"file_path": "hello.txt", "content": "grüße\n"}),
-					toolCall(t, "Bash", map[string]any{"command": "echo out of $((40+2))"}),
+					toolCall(t, "Bash", map[string]any{"command": "env; echo out of $((40+2))"}),
 				}},
 				{Fault: &llmtest.Fault{Status: 529, Headers: map[string]string{"Retry-After": "0.1"}}},
 				{Usage: usage, Calls: []llmtest.Call{toolCall(t, "Read", map[string]any{"file_path": "dot.png"})}},
@@ -89,6 +89,9 @@ func TestModels_session(t *testing.T) {
 				if !bytes.Contains(last, []byte(part)) {
 					t.Errorf("%s did not reach the model", what)
 				}
+			}
+			if bytes.Contains(last, []byte(modelKeyEnv)) || bytes.Contains(last, []byte(modelKey)) || !bytes.Contains(last, []byte(`\nHOME=`)) {
+				t.Errorf("a command's environment is not free of the key:\n%s", last)
 			}
 			v := g.show(id)
 			if want := (llm.Usage{Input: 3000, Output: 300, CacheRead: 30, CacheWrite: 3}); v.Usage != want {

@@ -10,18 +10,21 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/stream"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
 // printer writes frames for people or, as NDJSON, for programs.
 type printer struct {
-	out  io.Writer
-	json bool
-	id   string
-	told bool         // messages and output are told from the log, since no live frames tell them
-	user bool         // what people wrote is told
-	text bool         // the last thing written was text without its line end
-	turn task.Summary // of the turn that is printed: what it has used
+	out   io.Writer
+	json  bool
+	id    string
+	think bool         // what a model thought is told
+	told  bool         // messages and output are told from the log, since no live frames tell them
+	user  bool         // what people wrote is told
+	text  bool         // the last thing written was text without its line end
+	live  string       // kind of the last live frame, while nothing else was written
+	turn  task.Summary // of the turn that is printed: what it has used
 }
 
 // outlet is a writer that calls gone when nobody takes what is written.
@@ -52,9 +55,28 @@ func (p *printer) line(kind string, fields map[string]any, format string, args .
 func (p *printer) endText() {
 	if p.text {
 		fmt.Fprintln(p.out)
-		p.text = false
 	}
+	p.text, p.live = false, ""
 }
+
+// piece writes what comes live. Thinking and what follows it are told apart.
+func (p *printer) piece(f stream.Live) {
+	thinking := f.Kind == stream.LiveThinking
+	if thinking && !p.think {
+		return
+	}
+	if f.Kind != p.live && (thinking || p.live == stream.LiveThinking) {
+		p.endText()
+	}
+	if thinking && p.live == "" {
+		fmt.Fprint(p.out, thinkingMark)
+	}
+	fmt.Fprint(p.out, printable(f.Data))
+	p.text, p.live = !strings.HasSuffix(f.Data, "\n"), f.Kind
+}
+
+// thinkingMark stands before what a model thought.
+const thinkingMark = "… "
 
 func (p *printer) frame(f httpapi.Frame) {
 	if p.json {
@@ -68,8 +90,7 @@ func (p *printer) frame(f httpapi.Frame) {
 	}
 	switch f.Type {
 	case "live":
-		fmt.Fprint(p.out, printable(f.Live.Data))
-		p.text = !strings.HasSuffix(f.Live.Data, "\n")
+		p.piece(*f.Live)
 	case "event":
 		p.event(*f.Event)
 	}
@@ -134,6 +155,8 @@ func (p *printer) endTurn() {
 func (p *printer) message(m llm.Message) {
 	for _, b := range m.Blocks {
 		switch {
+		case b.Thinking != nil && b.Thinking.Text != "" && p.think && p.told:
+			p.line("", nil, "%s%s", thinkingMark, strings.TrimSuffix(printable(b.Thinking.Text), "\n"))
 		case b.Text == "":
 		case m.Role == llm.RoleUser && p.user:
 			p.line("", nil, "> %s", strings.ReplaceAll(printable(b.Text), "\n", "\n> "))

@@ -123,7 +123,7 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 	id := opened.SessionID
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	p := &printer{out: outlet{c.out, stop}, json: f.json, id: id}
+	p := &printer{out: outlet{c.out, stop}, json: f.json, think: c.verbose, id: id}
 	p.line("session", map[string]any{}, "session %s", id)
 
 	// The first interrupt, or the end of who reads this, stops the turn, whose end

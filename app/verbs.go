@@ -161,7 +161,7 @@ func (c *cli) logsCommand() *cobra.Command {
 				return c.sandboxLogs(cmd.Context(), args[0], tail)
 			}
 			return c.withClient(cmd.Context(), func(client *apiClient) error {
-				p := &printer{out: c.out, json: asJSON, id: args[0], told: true, user: true}
+				p := &printer{out: c.out, json: asJSON, think: c.verbose, id: args[0], told: true, user: true}
 				err := client.follow(cmd.Context(), args[0], after, func(f httpapi.Frame) error {
 					if f.SessionID != "" {
 						p.id = f.SessionID

@@ -49,6 +49,10 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 		{"key of a model", "[[models]]\nname = \"openai:a\"\nkey = \"sk-secret-1\"\n", "models.key"},
 		{"max_tokens", "[[models]]\nname = \"openai:a\"\nmax_tokens = -1\n", "models[0].max_tokens"},
 		{"price", "[[models]]\nname = \"openai:a\"\nprice = {input = nan}\n", "models[0].price"},
+		{"word of thinking", "[[models]]\nname = \"anthropic:a\"\nthinking = \"hard\"\n", "models.thinking"},
+		{"little thinking", "[[models]]\nname = \"anthropic:a\"\nthinking = 1000\n", "models.thinking"},
+		{"thinking beyond the answer", "[[models]]\nname = \"anthropic:a\"\nthinking = 32000\n", "models[0].thinking"},
+		{"thinking of openai", "[[models]]\nname = \"openai:a\"\nthinking = \"off\"\n", "models[0].thinking"},
 		{"on_quit", "on_quit = \"explode\"\n", "on_quit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,5 +110,58 @@ price = { input = 1.5, output = 6, cache_read = 0.15, cache_write = 2 }
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load() (-want +got)\n%s", diff)
+	}
+}
+
+func TestLoad_thinking(t *testing.T) {
+	got, err := Load(write(t, `
+[[models]]
+name = "anthropic:a"
+thinking = "off"
+[[models]]
+name = "anthropic:b"
+thinking = "auto"
+[[models]]
+name = "anthropic:c"
+max_tokens = 4096
+thinking = 4095
+[[models]]
+name = "anthropic:d"
+`), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Thinking{{Mode: "off"}, {Mode: "auto"}, {Mode: "budget", Budget: 4095}, {}}
+	for i, m := range got.Models {
+		if m.Thinking != want[i] {
+			t.Errorf("%s thinks as %+v, want %+v", m.Name, m.Thinking, want[i])
+		}
+	}
+}
+
+func TestFromEnv(t *testing.T) {
+	env := func(value string) func(string) string {
+		return func(name string) string {
+			if name == "OPENAI_BASE_URL" {
+				return value
+			}
+			return ""
+		}
+	}
+	var c Config
+	if err := c.FromEnv(env(" http://127.0.0.1:1/v1\n")); err != nil || c.OpenAI.BaseURL != "http://127.0.0.1:1/v1" || c.Anthropic.BaseURL != "" {
+		t.Errorf("FromEnv() = %v and %+v", err, c)
+	}
+	for _, value := range []string{"https://me:sk-secret-1@host/v1", "https://sk-secret-1@host/v1", "ftp://host/sk-secret-1", "sk-secret-1", "https://host/v1?key=sk-secret-1", "https://host/v1#sk-secret-1", "://sk-secret-1"} {
+		var c Config
+		err := c.FromEnv(env(value))
+		var field *sandbox.FieldError
+		if !errors.As(err, &field) || field.Field != "OPENAI_BASE_URL" || strings.Contains(err.Error(), "sk-") {
+			t.Errorf("FromEnv() with %s = %v, want a fault that names the variable and not its value", value, err)
+		}
+		c.OpenAI.BaseURL = "http://of.the.file/v1"
+		if err := c.FromEnv(env(value)); err != nil || c.OpenAI.BaseURL != "http://of.the.file/v1" {
+			t.Errorf("a variable that is of no use: %v, %+v", err, c)
+		}
 	}
 }

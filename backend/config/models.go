@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,6 +29,39 @@ type Model struct {
 	MaxTokens int     `toml:"max_tokens"` // of one answer; anthropic 32000, openai as the server likes
 	Sees      *bool   `toml:"sees"`       // true, but false beside an own BaseURL of openai
 	Price     *Price  `toml:"price"`      // not known
+
+	Thinking Thinking `toml:"thinking"` // of anthropic: "off", "auto" or a number of tokens; as the server likes
+}
+
+// Thinking says whether a model thinks before it answers, and how much. The zero
+// value says nothing.
+type Thinking struct {
+	Mode   string // off, auto or budget
+	Budget int    // tokens, of budget
+}
+
+// minThinking is the least that the wire takes, and maxAnswer the limit of an
+// answer, thinking included, where the file says none.
+const (
+	minThinking = 1024
+	maxAnswer   = 32000
+)
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (t *Thinking) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case string:
+		if v == "off" || v == "auto" {
+			t.Mode = v
+			return nil
+		}
+	case int64:
+		if v >= minThinking && v < math.MaxInt32 {
+			t.Mode, t.Budget = "budget", int(v)
+			return nil
+		}
+	}
+	return fmt.Errorf("is none of \"off\", \"auto\" and a number of tokens from %d on", minThinking)
 }
 
 // Price is what a model's tokens cost, in US dollars per million.
@@ -92,6 +127,12 @@ func (c Config) validateModels() error {
 		if m.MaxTokens < 0 {
 			return &sandbox.FieldError{Field: at + ".max_tokens", Reason: "cannot be negative"}
 		}
+		if m.Thinking.Mode != "" && vendor != "anthropic" {
+			return &sandbox.FieldError{Field: at + ".thinking", Reason: "is for models of anthropic alone"}
+		}
+		if limit := cmp.Or(m.MaxTokens, maxAnswer); m.Thinking.Budget >= limit {
+			return &sandbox.FieldError{Field: at + ".thinking", Reason: fmt.Sprintf("has to be less than max_tokens, which is %d", limit)}
+		}
 		if m.Price != nil && !m.Price.valid() {
 			return &sandbox.FieldError{Field: at + ".price", Reason: "is not in US dollars per million tokens, from 0 on"}
 		}
@@ -104,15 +145,37 @@ func validateServer(at, base string, keyEnv *string) error {
 		// The value is not repeated: it may be a key.
 		return &sandbox.FieldError{Field: at + ".key_env", Reason: "is not the name of a variable such as OPENAI_API_KEY; the key itself is not written here"}
 	}
+	return validateBase(at+".base_url", base)
+}
+
+// validateBase never repeats the address: it may hold a password.
+func validateBase(field, base string) error {
 	if base == "" {
 		return nil
 	}
 	u, err := url.Parse(base)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return &sandbox.FieldError{Field: at + ".base_url", Reason: "is not http://HOST… or https://HOST…"}
+		return &sandbox.FieldError{Field: field, Reason: "is not http://HOST… or https://HOST…"}
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return &sandbox.FieldError{Field: at + ".base_url", Reason: "cannot hold a user, a query or a fragment; a key is named with key_env"}
+		return &sandbox.FieldError{Field: field, Reason: "cannot hold a user, a query or a fragment; a key is named with key_env"}
+	}
+	return nil
+}
+
+// FromEnv takes from the environment, as getenv tells it, what the file leaves
+// out: where the vendors' models are. A variable that holds no such address is a
+// *sandbox.FieldError that names it.
+func (c *Config) FromEnv(getenv func(string) string) error {
+	for variable, v := range map[string]*Vendor{"ANTHROPIC_BASE_URL": &c.Anthropic, "OPENAI_BASE_URL": &c.OpenAI} {
+		if v.BaseURL != "" {
+			continue
+		}
+		base := strings.TrimSpace(getenv(variable))
+		if err := validateBase(variable, base); err != nil {
+			return err
+		}
+		v.BaseURL = base
 	}
 	return nil
 }
