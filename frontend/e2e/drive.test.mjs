@@ -43,14 +43,14 @@ afterEach(async () => {
 async function open(session) {
   await page.goto(`${server.url}#token=${TOKEN}`);
   await page.getByRole("navigation", { name: "Sessions" }).getByText("Upgrade the linter").waitFor();
-  if (session) await page.getByRole("link", { name: session }).click();
+  if (session) await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: session }).click();
 }
 
 test("the token leaves the address and the content security policy holds", { skip }, async () => {
   await open();
   assert.equal(new URL(page.url()).hash, "");
   await page.reload();
-  await page.getByRole("link", { name: "Upgrade the linter" }).waitFor();
+  await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Upgrade the linter" }).waitFor();
   assert.deepEqual(faults, []);
 });
 
@@ -58,7 +58,7 @@ test("without a token the page asks for the printed URL", { skip }, async () => 
   await page.goto(server.url);
   await page.getByLabel("URL or token").fill(`${server.url}#token=${TOKEN}`);
   await page.getByRole("button", { name: "Continue" }).click();
-  await page.getByRole("link", { name: "Upgrade the linter" }).waitFor();
+  await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Upgrade the linter" }).waitFor();
 });
 
 test("a refused token asks for another one", { skip }, async () => {
@@ -119,7 +119,7 @@ test("the container is read again and again, over one connection", { skip }, asy
   const panel = page.getByRole("tabpanel", { name: "Container" });
   await panel.getByRole("meter", { name: "Memory" }).waitFor();
   await panel.getByText(/^\d\.\d\d of 2 cores/).waitFor(); // two readings
-  await page.getByRole("link", { name: "Upgrade the linter" }).click();
+  await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Upgrade the linter" }).click();
   await panel.getByText("a81e77c09b12").first().waitFor();
   assert.equal(server.connections, 1);
 });
