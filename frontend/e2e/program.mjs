@@ -52,6 +52,8 @@ async function closeAll() {
   if (failed.length > 0) throw failed[0];
 }
 
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void closeAll().catch(console.error).finally(() => process.exit(1)));
+
 let browser;
 
 /** setUp starts one browser for the file's tests, and clears up after each of them. */
@@ -222,7 +224,7 @@ export async function shows(page, state, within = 5_000) {
   return (await pill.innerText()).replace(/\s+/g, " ");
 }
 
-/** until the session in the address is known, and what its id is. */
+/** current waits until the address names a session, and returns its id. */
 export async function current(page) {
   await page.waitForURL(/#\/s\/[^/]+/);
   return /#\/s\/([^/?]+)/.exec(page.url())[1];
