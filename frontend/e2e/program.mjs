@@ -189,7 +189,7 @@ export async function serve(data, { addr = "127.0.0.1:0", config = "", env = {} 
 export const again = (server, data, options = {}) => serve(data, { ...options, addr: new URL(server.url).host });
 
 /** A server that went away is no fault of the page, and networks change while other containers come and go. */
-const expected = /WebSocket|ERR_CONNECTION|ERR_NETWORK_CHANGED/;
+const expected = /WebSocket|ERR_(CONNECTION|SOCKET|NETWORK)_/;
 
 /** look opens the page as a person does, at the printed address. After the test nothing may have gone wrong in it. */
 export async function look(server, { at = "", allow = /^$/, ...options } = {}) {
