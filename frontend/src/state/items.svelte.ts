@@ -114,4 +114,16 @@ export interface Message {
   at: string;
 }
 
-export type Item = Call | Note | Message;
+/** Thought is what the model thought before what follows it. */
+export interface Thought {
+  kind: "thought";
+  id: string;
+  /** text is empty where the model's server keeps it to itself. */
+  text: string;
+  /** took is in nanoseconds. */
+  took: number;
+  /** open says that it was read while it came, and stays so. */
+  open: boolean;
+}
+
+export type Item = Call | Note | Message | Thought;

@@ -35,6 +35,9 @@ export class Timeline {
   proof = $state.raw<Proof | null>(null);
   thinking = $state(false);
   readonly answer = new LiveText();
+  readonly thought = new LiveText();
+  /** reading says that a person has opened the thought that comes. */
+  reading = $state(false);
 
   private list: Item[] = [];
   private readonly calls = new Map<string, Call>();
@@ -64,6 +67,7 @@ export class Timeline {
 
   applyLive(f: Live): void {
     if (f.kind === "text") this.answer.add(f);
+    else if (f.kind === "thinking") this.thought.add(f);
     else {
       const call = this.calls.get(f.call_id);
       if (call && !call.over) call.output.add(f);
@@ -83,7 +87,7 @@ export class Timeline {
         return;
       case "LLMRequestStarted":
         this.retried(true);
-        this.answer.clear();
+        this.unsay();
         this.thinking = true;
         return;
       case "LLMRequestFinished":
@@ -91,7 +95,7 @@ export class Timeline {
         this.turn.add(body.usage, body.cost_usd);
         this.retried(true);
         if (body.error) {
-          this.answer.clear();
+          this.unsay();
           this.note(e, "error", "bad", `${body.model} gave no answer`, body.error);
         }
         return;
@@ -153,7 +157,7 @@ export class Timeline {
 
   /** retry takes off what a failed attempt had said, and tells when the next one is. The attempts of one request share a row. */
   private retry(e: Event, r: LLMRetryScheduled): void {
-    this.answer.clear();
+    this.unsay();
     this.thinking = false;
     const text = `${retryCauses[r.kind] ?? "The request to the model failed"}: attempt ${r.attempt + 1} of ${r.attempts}`;
     const last = this.list.at(-1);
@@ -184,17 +188,36 @@ export class Timeline {
   private settle(): void {
     this.retried(false);
     this.thinking = false;
+    this.unsay();
+  }
+
+  /** unsay takes off what the log has not, or has by now. */
+  private unsay(): void {
     this.answer.clear();
+    this.thought.clear();
+    this.reading = false;
   }
 
   private messages(e: Event, messages: NonNullable<MessagesBody>, notice: boolean): void {
     messages.forEach((m, i) => {
-      const text = (m.blocks ?? []).map((b) => b.text ?? "").join("");
-      if (m.role === "assistant") this.answer.clear();
-      if (text.trim()) {
-        const from = notice ? "host" : m.role;
-        this.push({ kind: "message", id: `m${e.seq}.${i}`, from, text, at: e.at });
-      }
+      const from = notice ? "host" : m.role;
+      const open = this.reading;
+      if (m.role === "assistant") this.unsay();
+      let text = "";
+      let said = 0;
+      const say = (): void => {
+        // What stands between thoughts has an address of its own; nearly all there is has the first one.
+        if (text.trim()) this.push({ kind: "message", id: `m${e.seq}.${i}${said++ ? `.${said}` : ""}`, from, text, at: e.at });
+        text = "";
+      };
+      (m.blocks ?? []).forEach((b, k) => {
+        if (!b.thinking) text += b.text ?? "";
+        else {
+          say();
+          this.push({ kind: "thought", id: `t${e.seq}.${i}.${k}`, text: b.thinking.text ?? "", took: b.thinking.took ?? 0, open });
+        }
+      });
+      say();
       for (const b of m.blocks ?? []) {
         if (!b.use) continue;
         this.call(b.use.id).learn({ tool: b.use.name, input: b.use.input });

@@ -93,6 +93,49 @@ describe("Timeline", () => {
     expect(s.timeline.answer.text).toBe("new…tail");
   });
 
+  it("shows what is thought while it comes, then in its place among what is said", () => {
+    const s = new Story();
+    s.tell("LLMRequestStarted", { model: "m" });
+    s.live({ kind: "thinking", call_id: "", data: "h" });
+    s.live({ kind: "thinking", call_id: "", offset: 1, end: 2, data: "m" });
+    s.live({ kind: "text", call_id: "", data: "Yes" });
+    expect(s.timeline.thought.text).toBe("hm");
+    expect(s.timeline.answer.text).toBe("Yes");
+    s.timeline.reading = true;
+    s.tell("MessagesAppended", {
+      messages: [{
+        role: "assistant",
+        blocks: [
+          { thinking: { text: "hm", signature: "s", took: 12e9 } },
+          { text: "Yes" },
+          { text: ", it is." },
+          { thinking: { redacted: "x" } },
+          { text: "I look." },
+          { use: { id: "c1", name: "Bash", input: {} } },
+        ],
+      }],
+      usage: used,
+      notice: false,
+    });
+    expect(s.timeline.thought.text).toBe("");
+    expect(s.timeline.reading).toBe(false);
+    expect(s.timeline.items).toMatchObject([
+      { kind: "thought", text: "hm", took: 12e9, open: true },
+      { kind: "message", text: "Yes, it is.", id: "m2.0" },
+      { kind: "thought", text: "", took: 0 },
+      { kind: "message", text: "I look.", id: "m2.0.2" },
+      { kind: "call", id: "c1" },
+    ]);
+    expect(new Set(s.timeline.items.map((i) => i.id)).size).toBe(5);
+  });
+
+  it("takes off what was thought when the request failed", () => {
+    const s = new Story();
+    s.live({ kind: "thinking", call_id: "", data: "hm" });
+    s.tell("LLMRetryScheduled", failed);
+    expect(s.timeline.thought.text).toBe("");
+  });
+
   it("parks a call until it is allowed", () => {
     const s = new Story();
     s.tell("ToolCallApprovalRequested", { call_id: "c1", tool: "Bash", input: {}, reason: "runs a command" });
