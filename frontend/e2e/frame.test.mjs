@@ -247,6 +247,32 @@ test("keys do nothing while one types, and sequences go places", { skip }, async
   await at("#/");
 });
 
+test("a right click on a row opens its menu there, and titles show what cannot be seen", { skip }, async () => {
+  await open("#/s/s1");
+  server.change("s5", { title: "safe\u202egnp.exe" });
+  await row("safe⟨U+202E⟩gnp.exe").click({ button: "right" });
+  const menu = page.getByRole("menu");
+  await menu.getByRole("menuitem", { name: /Archive/ }).waitFor();
+  await page.keyboard.press("Escape");
+  await menu.waitFor({ state: "detached" });
+  await at("#/s/s1"); // it was not opened
+  await row("safe⟨U+202E⟩gnp.exe").click();
+  await until(() => document.title.includes("⟨U+202E⟩"));
+  assert.equal(await header().getByText("safe⟨U+202E⟩gnp.exe").count(), 1);
+});
+
+test("the form lies over the page that it was opened from, and leads back there", { skip }, async () => {
+  await open("#/s/s1");
+  await header().waitFor();
+  await page.keyboard.press("n");
+  await at("#/new");
+  await page.getByRole("dialog", { name: "New session" }).waitFor();
+  assert.equal(await header().getByText("Make the tests of the parser pass").count(), 1);
+  await page.keyboard.press("Escape");
+  await at("#/s/s1");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+});
+
 test("a retry counts down and is not waited for; a failed turn is tried again", { skip }, async () => {
   await open("#/s/s1");
   server.change("s1", { retry: { attempt: 2, attempts: 6, at: new Date(Date.now() + 300_000).toISOString(), kind: "overloaded", detail: "529" } });

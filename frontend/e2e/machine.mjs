@@ -1,9 +1,9 @@
 // The machine that the canned server runs on: its walls, its images and how they are built, its folders.
+import { now, stamp } from "./clock.mjs";
 import { about, doctor } from "./story.mjs";
 
 const DAY = 86_400_000;
-const now = Date.now();
-const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024 * 1024, created_at: new Date(now - days * DAY).toISOString(), ours });
+const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024 * 1024, created_at: stamp(now() - days * DAY), ours });
 
 const STEPS = ["ask the engine", "find busybox", "pack the file system", "import it", "look what the engine has"];
 const TINY = "glovebox/tiny:0.1";
@@ -33,11 +33,11 @@ export class Machine {
 
   takeWalls() {
     const fixes = {
-      docker: "install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)",
-      namespace: "install bubblewrap (Debian: apt-get install bubblewrap)",
+      docker: { fix: "install a Docker engine and start it", command: "sudo apt-get install docker.io && sudo systemctl start docker" },
+      namespace: { fix: "install bubblewrap", command: "sudo apt-get install bubblewrap" },
     };
     const details = { docker: "dial unix /var/run/docker.sock: connect: no such file or directory", namespace: "bwrap is not in PATH" };
-    for (const w of this.about.walls) if (fixes[w.wall]) Object.assign(w, { available: false, detail: details[w.wall], fix: fixes[w.wall] });
+    for (const w of this.about.walls) if (fixes[w.wall]) Object.assign(w, { available: false, detail: details[w.wall], ...fixes[w.wall] });
     this.about.default_wall = "";
     this.bare = true;
   }
@@ -45,8 +45,8 @@ export class Machine {
   doctor() {
     const d = doctor(this.broken);
     if (!this.bare) return d;
-    const checks = this.about.walls.filter((w) => !w.available).map((w) => ({ name: w.wall, status: "fail", detail: w.detail, fix: w.fix }));
-    return { ok: false, checks: [...checks, ...d.checks.filter((c) => !["docker", "bubblewrap"].includes(c.name))] };
+    const checks = this.about.walls.filter((w) => !w.available).map((w) => ({ name: w.wall, status: "fail", detail: w.detail, fix: w.fix, command: w.command }));
+    return { ok: false, checks: [...checks, ...d.checks.filter((c) => !["docker engine", "bubblewrap", "tiny image"].includes(c.name))] };
   }
 
   /** answer returns the status and body for a route of the machine, or nothing. */
@@ -65,12 +65,12 @@ export class Machine {
     if (name !== "tiny") return fault(400, "invalid", `there is no recipe for "${name}"; choose tiny`, "image");
     const running = this.builds.get(name);
     if (running?.state.state === "running") return [202, running.state];
-    const b = { state: { image: name, ref: TINY, state: "running", step: STEPS[0], log: [STEPS[0]], error: "", started_at: new Date().toISOString(), ended_at: null } };
+    const b = { state: { image: name, ref: TINY, state: "running", step: STEPS[0], log: [STEPS[0]], error: "", started_at: stamp(), ended_at: null } };
     this.builds.set(name, b);
     const tell = () => this.broadcast({ type: "build", build: structuredClone(b.state) });
     b.end = (state, error = "") => {
       clearInterval(b.timer);
-      Object.assign(b.state, { state, error, step: "", ended_at: new Date().toISOString() });
+      Object.assign(b.state, { state, error, step: "", ended_at: stamp() });
       if (state === "done") this.images.unshift(image(TINY, "aa11bb22cc33", 4.2, 0, true));
       tell();
     };

@@ -6,6 +6,7 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { WebSocketServer } from "ws";
+import { stamp } from "./clock.mjs";
 import { Machine } from "./machine.mjs";
 import { Place } from "./place.mjs";
 import { container, more, sessions, story } from "./story.mjs";
@@ -57,7 +58,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (r.spec.resources?.memory === "1") return json(400, { error: { code: "invalid", message: '"1" is less than 16m, the least a sandbox can run with', field: "spec.resources.memory" } });
       const mount = (r.spec.mounts ?? []).findIndex((m) => m.source.includes(".ssh"));
       if (mount >= 0) return json(400, { error: { code: "invalid", message: `${r.spec.mounts[mount].source} is never mounted`, field: `spec.mounts[${mount}].source` } });
-      const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, title: r.title || r.goal.split("\n")[0], model: r.model, created_at: new Date().toISOString() };
+      const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, title: r.title || r.goal.split("\n")[0], model: r.model, created_at: stamp() };
       list.push(s);
       logs.set(s.id, []);
       broadcast({ type: "session", session: s });
@@ -131,10 +132,10 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   // The engine is read again and again: states stay young.
   const beat = setInterval(() => {
     for (const s of list) {
-      if (s.sandbox && !["stopped", "lost"].includes(s.sandbox.value)) s.sandbox = { ...s.sandbox, observed_at: new Date().toISOString() };
+      if (s.sandbox && !["stopped", "lost"].includes(s.sandbox.value)) s.sandbox = { ...s.sandbox, observed_at: stamp() };
       if (s.sandbox?.value === "ready") broadcast({ type: "session", session: s });
     }
-    broadcast({ type: "ping", at: new Date().toISOString() });
+    broadcast({ type: "ping", at: stamp() });
   }, 3000);
 
   const api = {
@@ -143,13 +144,13 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     url: "",
     /** tell appends an event to a session and sends it. */
     tell(id, kind, body) {
-      const e = { seq: ++seq, task_id: id, root_task_id: id, kind, at: new Date().toISOString(), generation: 1, body };
+      const e = { seq: ++seq, task_id: id, root_task_id: id, kind, at: stamp(), generation: 1, body };
       logs.get(id).push(e);
       broadcast({ type: "event", session_id: id, event: e });
     },
     /** fill puts events into a session's log that nobody is told of. */
     fill(id, bodies) {
-      for (const [kind, body] of bodies) logs.get(id).push({ seq: ++seq, task_id: id, root_task_id: id, kind, at: new Date().toISOString(), generation: 1, body });
+      for (const [kind, body] of bodies) logs.get(id).push({ seq: ++seq, task_id: id, root_task_id: id, kind, at: stamp(), generation: 1, body });
     },
     live: (f) => broadcast({ type: "live", live: { task_id: f.session_id, stream: "", call_id: "", ...f } }),
     change(id, patch) {

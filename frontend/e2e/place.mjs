@@ -1,6 +1,7 @@
 // The inside of the canned sandboxes: a small tree of files, and terminals that speak the real protocol
 // with a shell that knows a few words.
-const ago = (s) => new Date(Date.now() - s * 1000).toISOString();
+import { ago, stamp } from "./clock.mjs";
+
 const KEPT = 1 << 20; // of a terminal's output
 const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC", "base64");
 
@@ -59,7 +60,7 @@ class Shell {
   line = "";
   views = new Set();
   constructor(id, cols, rows) {
-    this.t = { id, argv: ["/bin/bash", "-l"], dir: "/workspace", pid: 40 + Number(id.slice(1)), cols, rows, started_at: new Date().toISOString(), ended_at: null, exit_code: 0, signal: "" };
+    this.t = { id, argv: ["/bin/bash", "-l"], dir: "/workspace", pid: 40 + Number(id.slice(1)), cols, rows, started_at: stamp(), ended_at: null, exit_code: 0, signal: "" };
     this.write("\x1b]0;a title\x07\x1b[32mkim@sandbox\x1b[0m:\x1b[34m/workspace\x1b[0m$ ");
   }
   info() {
@@ -140,7 +141,7 @@ class Shell {
       return;
     }
     if (word === "exit") {
-      Object.assign(this.t, { ended_at: new Date().toISOString(), exit_code: Number(rest[0] ?? 0) });
+      Object.assign(this.t, { ended_at: stamp(), exit_code: Number(rest[0] ?? 0) });
       this.write("logout\r\n");
       this.tell();
       for (const v of this.views) v.close();
@@ -163,11 +164,11 @@ export class Place {
     const path = query.get("path") || "/workspace";
     const file = this.files.get(path);
     const isUp = session.wall === "local" || session.sandbox?.value === "ready";
-    if (verb === "logs") return [200, { text: "glovebox guest 0.1.0 listens\nworkspace /workspace is there\n\x1b[33mwarning\x1b[0m: swap is not limited here\nserving\n", at: new Date().toISOString() }];
+    if (verb === "logs") return [200, { text: "glovebox guest 0.1.0 listens\nworkspace /workspace is there\n\x1b[33mwarning\x1b[0m: swap is not limited here\nserving\n", at: stamp() }];
     if (verb === "isolation") {
       const host = { hostname: "workbench", uid: 1000, gid: 1000, kernel: "6.18.0", processes: 318, init: "systemd", capabilities: "000001ffffffffff", interfaces: ["lo", "eth0", "wlan0"], error: "" };
       const sandbox = session.wall === "local" ? host : { hostname: session.short_id, uid: 1000, gid: 1000, kernel: "6.18.0", processes: 4, init: "glovebox-guest", capabilities: "0000000000000000", interfaces: ["lo"], error: "" };
-      return [200, { at: new Date().toISOString(), command: "hostname; id -u; id -g; uname -r; ls -d /proc/[0-9]* | wc -l; cat /proc/1/comm; grep CapEff /proc/self/status; ls /sys/class/net", host, sandbox }];
+      return [200, { at: stamp(), command: "hostname; id -u; id -g; uname -r; ls -d /proc/[0-9]* | wc -l; cat /proc/1/comm; grep CapEff /proc/self/status; ls /sys/class/net", host, sandbox }];
     }
     if (!/^(files|terminals)/.test(verb ?? "")) return undefined;
     if (!isUp) return fail(409, "sandbox_stopped", "the sandbox does not run: start it");
@@ -203,7 +204,7 @@ export class Place {
   /** put writes a file, or removes it (null). */
   put(path, content) {
     if (content === null) this.files.delete(path);
-    else this.files.set(path, { info: { ...this.files.get("/workspace/README.md").info, path, size: content.length, mod_time: new Date().toISOString() }, content });
+    else this.files.set(path, { info: { ...this.files.get("/workspace/README.md").info, path, size: content.length, mod_time: stamp() }, content });
   }
 
   close() {

@@ -1,92 +1,243 @@
-// Takes pictures of the UI at several sizes in both themes:
-//   npm run build && node e2e/shots.mjs [DIR]
-import { mkdir } from "node:fs/promises";
+// Takes a picture of every view over the canned server, at three widths and in both themes:
+//   npm run build && node e2e/shots.mjs [DIR] [VIEW…]      (or: make shots)
+// The clock of both sides stands still, so that the same screen gives the same picture. SIZES and THEMES
+// narrow what is taken: SIZES=360 THEMES=dark.
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { start, TOKEN } from "./mock.mjs";
+import { thin } from "./png.mjs";
 
-const dir = process.argv[2] ?? "shots";
+process.env.MOCK_NOW ??= "2026-05-04T10:00:00Z";
+const { start, TOKEN } = await import("./mock.mjs");
+const { now, stamp } = await import("./clock.mjs");
+
+const [dir = "../docs/screenshots", ...chosen] = process.argv.slice(2);
+const heights = { 360: 740, 1024: 720, 1920: 1080 };
+const sizes = (process.env.SIZES ?? Object.keys(heights).join()).split(",").map(Number);
+const themes = (process.env.THEMES ?? "light,dark").split(",");
+
+const nav = (page) => page.getByRole("navigation", { name: "Sessions" });
+const form = (page) => page.getByRole("dialog", { name: "New session" });
+
+/** live plays the output of the call that runs in the first session. */
+async function live(page, server) {
+  await page.getByText("Now all tests again").waitFor();
+  const said = ["=== RUN   TestLexer_tabs", "--- PASS: TestLexer_tabs (0.00s)", "=== RUN   TestLexer_eof", "--- PASS: TestLexer_eof (0.00s)", "=== RUN   TestParser"].map((l) => `${l}\n`).join("");
+  server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stdout", offset: 0, end: said.length, data: said });
+  await page.getByText("TestParser").first().waitFor();
+}
+
+async function fill(page) {
+  await form(page).getByRole("textbox", { name: "Goal", exact: true }).fill("Run the tests. Find out why those that fail do, fix the cause, and run them all again.");
+  await form(page).getByRole("textbox", { name: "Workspace", exact: true }).fill("/home/dev/src/parser");
+}
+
+async function type(page, text) {
+  await page.getByRole("button", { name: "Open a terminal" }).first().click();
+  await page.locator(".xterm-rows").last().getByText("kim@sandbox").first().waitFor();
+  await page.keyboard.type(text);
+}
+
+async function openFile(page, name) {
+  await page.getByRole("treeitem", { name }).first().click();
+}
+
+/** card scrolls the timeline to a text in it. */
+const card = (text) => async (page) => {
+  await page.getByRole("log").getByText(text).first().evaluate((e) => (e.closest("article") ?? e).scrollIntoView({ block: "start" }));
+};
+
+/** end ends that call, and its turn with it. */
+function end(server, detail) {
+  const output = "ok  \texample.com/parser\t4.113s\n";
+  server.tell("s1", "ToolResultRecorded", {
+    call_id: "live1", tool: "Bash", status: "ok", text: "", images: null, files: null, where: { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" }, duration: 4e9,
+    display: { command: "go test -race -v ./...", description: "", exit_code: 0, signal: 0, timed_out: false, interrupted: false, out_of_memory: false, stdout: output, stderr: "", stdout_total: output.length, stderr_total: 0, dropped: 0, background: null, kill: null, duration_ms: 4000 },
+  });
+  server.tell("s1", "ToolCallFinished", { call_id: "live1" });
+  if (detail) server.tell("s1", "TaskSuspended", { reason: "turn_failed", wake_on: "retry", detail });
+}
+
+/** Each view: where it is, what its server has, what is put there before, and what is done until it is there. */
+const views = {
+  "start": { ready: (page) => page.getByRole("heading", { name: "Recent sessions" }).waitFor() },
+  "start-empty": { options: { empty: true }, ready: (page) => page.getByText("A sealed container").waitFor() },
+  "start-faults": {
+    options: { broken: true },
+    prepare: (server) => {
+      Object.assign(server.machine.about.walls[0], { available: false, detail: "nothing listens at /var/run/docker.sock" });
+      server.machine.about.default_wall = "namespace";
+    },
+    ready: (page) => page.getByRole("region", { name: "Checks" }).getByText("sudo systemctl").waitFor(),
+  },
+  "start-no-wall": { options: { empty: true, bare: true }, ready: (page) => page.getByText("has no wall yet").first().waitFor() },
+  "checks": { at: "/doctor", options: { broken: true }, ready: (page) => page.getByText("in the way").waitFor() },
+  "new": { at: "/new", ready: fill },
+  "new-unfolded": {
+    at: "/new",
+    ready: async (page) => {
+      await fill(page);
+      await form(page).getByRole("button", { name: /mounts and limits/ }).click();
+      await form(page).getByRole("button", { name: "Add a mount" }).click();
+      await page.keyboard.type("/srv/data set");
+      await form(page).getByRole("button", { name: /mounts and limits/ }).evaluate((e) => e.scrollIntoView({ block: "start" }));
+    },
+  },
+  "new-no-wall": {
+    at: "/new",
+    ready: async (page) => {
+      await fill(page);
+      await form(page).getByRole("radio", { name: "No wall" }).check();
+      await form(page).getByText("I understand").scrollIntoViewIfNeeded();
+    },
+  },
+  "folders": {
+    at: "/new",
+    ready: async (page) => {
+      await form(page).getByRole("button", { name: "Choose the workspace" }).click();
+      await page.getByText("parser", { exact: true }).or(page.getByText("notes", { exact: true })).first().waitFor();
+    },
+  },
+  "running": { at: "/s/s1", ready: live },
+  "approval": { at: "/s/s2", ready: (page) => page.getByText("npm install --save-dev").first().waitFor() },
+  "cards": { at: "/s/s4", ready: card("The tests of the lexer fail") },
+  "cards-change": { at: "/s/s4", ready: card("Only a blank is skipped") },
+  "cards-kill": { at: "/s/s4", ready: card("timeout 1 sleep 100") },
+  "answer": { at: "/s/s4", ready: card("What changed") },
+  "cards-more": { at: "/s/s4", ready: (page) => page.getByText("PARSER-7").or(page.getByText("create_ticket")).first().waitFor() },
+  "retry": {
+    at: "/s/s1",
+    ready: async (page, server) => {
+      await live(page, server);
+      end(server);
+      server.change("s1", { retry: { attempt: 2, attempts: 6, at: stamp(now() + 24_000), kind: "overloaded", detail: "529 overloaded_error" }, running: [] });
+      await page.getByText("The model is overloaded").first().waitFor();
+    },
+  },
+  "parked": {
+    at: "/s/s1",
+    ready: async (page, server) => {
+      const detail = "set ANTHROPIC_API_KEY where Glovebox runs, and start it again";
+      await live(page, server);
+      end(server, detail);
+      server.change("s1", { status: "idle", model: "anthropic:claude-sonnet-4-5", suspended: "turn_failed", detail, running: [] });
+      await page.getByText(/ANTHROPIC_API_KEY/).first().waitFor();
+    },
+  },
+  "container": { at: "/s/s1/container", ready: async (page, server) => (await live(page, server), await page.waitForTimeout(6500)) },
+  "container-stopped": { at: "/s/s3/container", ready: (page) => page.getByText("out of memory").first().waitFor() },
+  "container-lost": { at: "/s/s5/container", ready: (page) => page.getByText("It is gone").first().waitFor() },
+  "logs": {
+    at: "/s/s1/container",
+    ready: async (page) => {
+      await page.getByRole("button", { name: /Logs/ }).first().click();
+      await page.getByText("swap is not limited").waitFor();
+    },
+  },
+  "terminal": { at: "/s/s1/terminal", ready: async (page) => (await type(page, "ls\ntest\n"), await page.getByText("0.004s").last().waitFor()) },
+  "files": {
+    at: "/s/s1/files//workspace/internal/lexer/lexer.go",
+    ready: (page) => page.getByText("returns the token that follows").first().waitFor(),
+  },
+  "files-image": {
+    at: "/s/s1/files//workspace/logo.png",
+    prepare: (server) => server.put("s1", "/workspace/logo.png", logo),
+    ready: (page) => page.getByRole("img", { name: "logo.png" }).waitFor(),
+  },
+  "isolation": {
+    at: "/s/s1",
+    ready: async (page) => {
+      await page.locator("main header").getByRole("button", { name: /isolat|apart|wall/i }).first().click();
+      await page.getByText("workbench").first().waitFor();
+    },
+  },
+  "split": {
+    at: "/s/s1/terminal?below=container",
+    ready: async (page, server) => (await live(page, server), await type(page, "ls\n"), await page.waitForTimeout(4500)),
+  },
+  "pop-out": { at: "/p/s1/files//workspace/internal/lexer/lexer.go", ready: (page) => page.getByText("returns the token that follows").first().waitFor() },
+  "palette": {
+    at: "/s/s1",
+    ready: async (page) => {
+      await page.getByText("race detector").first().waitFor();
+      await page.keyboard.press("Control+k");
+      await page.getByRole("combobox", { name: "Find an action or a session" }).fill("con");
+      await page.getByRole("option", { selected: true }).waitFor();
+    },
+  },
+  "help": {
+    ready: async (page) => {
+      await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
+      await page.keyboard.press("?");
+      await page.getByRole("dialog").getByRole("heading").first().waitFor();
+    },
+  },
+  "list": {
+    options: { extra: 12 },
+    ready: async (page, server) => {
+      for (const id of ["m1", "m2", "m4"]) server.change(id, { archived: true });
+      if ((page.viewportSize()?.width ?? 0) < 720) await page.getByRole("button", { name: "Sessions" }).click();
+      await nav(page).getByLabel("State").selectOption("archived");
+      await nav(page).getByRole("searchbox").fill("older");
+      await nav(page).getByText("Older work 4").waitFor();
+    },
+  },
+  "offline": {
+    at: "/s/s1",
+    ready: async (page, server) => {
+      await live(page, server);
+      await page.context().setOffline(true);
+      server.dropAll();
+      await page.getByText("The server does not answer").first().waitFor();
+    },
+  },
+  "sign-in": { token: "no", ready: (page) => page.getByRole("textbox").first().waitFor() },
+};
+
 await mkdir(dir, { recursive: true });
-
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--font-render-hinting=none"],
 });
-const sizes = { 360: 740, 1024: 720, 1920: 1080 };
-const faults = [];
+const easel = await browser.newPage({ viewport: { width: 256, height: 256 } });
+await easel.setContent(`<body style="margin:0">${await readFile(fileURLToPath(new URL("../public/icon.svg", import.meta.url)), "utf8")}`);
+await easel.addStyleTag({ content: "svg { width: 256px; height: 256px }" });
+const logo = await easel.screenshot({ omitBackground: true });
+await easel.close();
+const faults = new Set();
+let bytes = 0;
 
-async function open(server, width, theme, hash) {
-  const context = await browser.newContext({ viewport: { width, height: sizes[width] }, colorScheme: theme, reducedMotion: "reduce" });
-  const page = await context.newPage();
-  page.on("console", (m) => m.type() === "error" && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
-  await page.goto(`${server.url}#token=${TOKEN}`);
-  await page.locator("nav").waitFor({ state: "attached" });
-  if (page.url().includes(TOKEN)) faults.push("the token stays in the address");
-  if (hash) await page.goto(`${server.url}${hash}`);
-  await page.waitForTimeout(700);
-  return page;
-}
-
-function play(server) {
-  const lines = ["=== RUN   TestLexer_tabs", "--- PASS: TestLexer_tabs (0.00s)", "=== RUN   TestLexer_eof", "--- PASS: TestLexer_eof (0.00s)", "=== RUN   TestParser"];
-  let offset = 0;
-  for (const l of lines) {
-    server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stdout", offset, end: offset + l.length + 1, data: `${l}\n` });
-    offset += l.length + 1;
-  }
-  server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stderr", offset: 0, end: 27, data: "warning: race detector is on\n" });
-}
-
-for (const theme of ["light", "dark"]) {
-  const server = await start();
-  const empty = await start(0, { empty: true, broken: true });
-  for (const width of [360, 1024, 1920]) {
-    const shot = (page, name) => page.screenshot({ path: `${dir}/${name}-${width}-${theme}.png` });
-    let page = await open(server, width, theme, "#/s/s1");
-    play(server);
+async function take(name, width, theme) {
+  const { at = "/", options = {}, token = TOKEN, prepare, ready } = views[name];
+  const server = await start(0, options);
+  prepare?.(server);
+  const context = await browser.newContext({ viewport: { width, height: heights[width] }, colorScheme: theme, reducedMotion: "reduce" });
+  try {
+    const page = await context.newPage();
+    page.setDefaultTimeout(60_000);
+    page.on("pageerror", (e) => faults.add(`${name}: ${e}`));
+    await page.clock.setFixedTime(now());
+    if (name !== "running") await context.addInitScript(() => localStorage.setItem("glovebox.hints", "seen"));
+    await page.goto(`${server.url}#token=${token}&${at}`);
+    await ready(page, server);
+    await page.evaluate(() => document.fonts.ready);
     await page.waitForTimeout(400);
-    await page.waitForTimeout(200);
-    await shot(page, "running");
-    if (width === 360) {
-      await page.getByRole("button", { name: "Sessions" }).click();
-      await page.waitForTimeout(300);
-      await shot(page, "drawer");
-      await page.keyboard.press("Escape");
-    }
-    if (width === 360) {
-      await page.getByRole("button", { name: "Show the container" }).click();
-      await page.waitForTimeout(300);
-      await shot(page, "panel");
-      await page.keyboard.press("Escape");
-    }
-    await page.getByRole("log").evaluate((e) => (e.scrollTop = 0));
-    await page.waitForTimeout(200);
-    await shot(page, "top");
-    await page.context().close();
-
-    page = await open(server, width, theme, "#/s/s2");
-    await page.waitForTimeout(2300);
-    await shot(page, "waiting");
-    await page.context().close();
-
-    page = await open(server, width, theme, "#/s/s3");
-    await shot(page, "stopped");
-    await page.context().close();
-
-    page = await open(empty, width, theme, "");
-    await shot(page, "empty");
-    if (width === 360) await page.getByRole("main").getByRole("button", { name: "New session" }).click();
-    else await page.getByRole("navigation").getByRole("button", { name: "New session" }).click();
-    await page.getByRole("textbox", { name: "Goal" }).fill("Make the tests pass");
-    await page.getByRole("textbox", { name: "Workspace" }).fill("src/x");
-    if (width === 1024) await page.getByRole("dialog").getByText("No wall", { exact: true }).click();
-    else await page.getByRole("button", { name: "Open session" }).click();
-    await page.waitForTimeout(300);
-    await shot(page, "new");
-    await page.context().close();
+    const png = thin(await page.screenshot({ caret: "hide" }));
+    bytes += png.length;
+    await writeFile(`${dir}/${name}-${width}-${theme}.png`, png);
+  } catch (err) {
+    faults.add(`${name} at ${width} ${theme}: ${String(err).split("\n")[0]}`);
+  } finally {
+    await context.close();
+    await server.close();
   }
-  await server.close();
-  await empty.close();
 }
+
+const jobs = themes.flatMap((theme) => sizes.flatMap((width) => (chosen.length ? chosen : Object.keys(views)).map((name) => [name, width, theme])));
+await Promise.all(Array.from({ length: 3 }, async () => {
+  for (let job = jobs.shift(); job; job = jobs.shift()) await take(...job);
+}));
 await browser.close();
-for (const f of new Set(faults)) console.log("fault:", f);
+console.log(`${(bytes / 1e6).toFixed(1)} MB in ${dir}`);
+for (const f of faults) console.log("fault:", f);
+process.exitCode = faults.size > 0 ? 1 : 0;

@@ -1,6 +1,6 @@
 // The canned story that mock.mjs tells.
-const now = Date.now();
-const ago = (s) => new Date(now - s * 1000).toISOString();
+import { ago, isStopped, now, stamp } from "./clock.mjs";
+
 const condition = (value, cause = "", seconds = 1, source = "engine") => ({ value, cause, observed_at: ago(seconds), source });
 
 const base = {
@@ -37,11 +37,12 @@ export const about = {
     { name: "explore", description: "Only reads and searches", tools: ["Read", "Glob", "Grep"] },
   ],
   home: "/home/dev", window: false, default_model: "demo", default_wall: "docker", default_image: "glovebox/tiny:0.1",
+  default_spec: { wall: "docker", image: "glovebox/tiny:0.1", user: "host", workdir: "/workspace", resources: { memory: "2g", cpus: "2", pids: "512", shm: "1g" }, network: { mode: "none" } },
   walls: [
-    { wall: "docker", available: true, detail: "Docker 20.10.24 at unix:///var/run/docker.sock", fix: "", worth: "Own user, processes and files, no network; the kernel is shared." },
-    { wall: "namespace", available: true, detail: "bubblewrap 0.8.0", fix: "", worth: "Own processes and files from nothing, no network; the kernel is shared." },
-    { wall: "remote", available: true, detail: "", fix: "", worth: "Whatever the other side has." },
-    { wall: "local", available: true, detail: "File tools stay in the workspace; commands do not", fix: "", worth: "Nothing is kept apart." },
+    { wall: "docker", available: true, detail: "Docker 20.10.24 at unix:///var/run/docker.sock", fix: "", command: "", worth: "Own user, processes and files, no network; the kernel is shared." },
+    { wall: "namespace", available: true, detail: "bubblewrap 0.8.0", fix: "", command: "", worth: "Own processes and files from nothing, no network; the kernel is shared." },
+    { wall: "remote", available: true, detail: "", fix: "", command: "", worth: "Whatever the other side has." },
+    { wall: "local", available: true, detail: "File tools stay in the workspace; commands do not", fix: "", command: "", worth: "Nothing is kept apart." },
   ],
   images: ["glovebox/tiny:0.1", "debian:12-slim", "node:22"],
 };
@@ -49,16 +50,32 @@ export const about = {
 export const doctor = (broken) => ({
   ok: !broken,
   checks: [
-    { name: "docker", status: broken ? "fail" : "ok", detail: broken ? "nothing listens at /var/run/docker.sock" : "20.10.24", fix: broken ? "sudo systemctl start docker" : "" },
-    { name: "bubblewrap", status: "ok", detail: "0.8.0", fix: "" },
-    { name: "image", status: "warn", detail: "glovebox/sandbox is not here; the demo uses a tiny one", fix: "glovebox image build" },
+    broken
+      ? { name: "docker engine", status: "fail", detail: "nothing listens at /var/run/docker.sock", fix: "start the engine", command: "sudo systemctl start docker" }
+      : { name: "docker engine", status: "ok", detail: "engine 20.10.24, API 1.41, at unix:///var/run/docker.sock", fix: "", command: "" },
+    { name: "bubblewrap", status: "ok", detail: "bubblewrap works", fix: "", command: "" },
+    { name: "tiny image", status: "info", detail: "glovebox/tiny:0.1", fix: "the first session that needs it makes it", command: "glovebox image build --tiny" },
+    { name: "guest", status: "ok", detail: "embedded", fix: "", command: "" },
+    { name: "user interface", status: "ok", detail: "embedded", fix: "", command: "" },
+    { name: "model key", status: "info", detail: "ANTHROPIC_API_KEY is not set", fix: "set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", command: "export ANTHROPIC_API_KEY=…" },
+    broken
+      ? { name: "store", status: "warn", detail: "the disk is nearly full: 212 MB are left", fix: "make room on it", command: "" }
+      : { name: "store", status: "ok", detail: "/home/kim/.local/share/glovebox", fix: "", command: "" },
   ],
 });
 
-const started = Date.now();
+const started = now();
+let readings = 0;
+
+/** used is what a sandbox has used so far. With a stopped clock each reading is two seconds after the last. */
+function used() {
+  const at = isStopped ? now() + ++readings * 2000 : now();
+  const t = (at - started) / 1000;
+  return { observed_at: stamp(at), cpu: (t * 0.62 + Math.sin(t / 3)) * 1e9, memory: 412e6 + Math.sin(t / 5) * 2e7 };
+}
 
 export const container = (s) => ({
-  condition: { ...s.sandbox, observed_at: new Date().toISOString() },
+  condition: { ...s.sandbox, observed_at: stamp() },
   description: {
     id: `${s.short_id}9b5f0a417d22c6`, short_id: s.short_id, name: "glovebox-i1-s1-1", image: s.image,
     image_digest: "sha256:3b1f6a0c77e0d3a4a7be20b1d1e2f3", started_at: ago(860),
@@ -81,7 +98,7 @@ export const container = (s) => ({
     user: "kim", home: "/home/kim", tag: "gid", best_effort: false, kernel: "6.18.0", shell: "/bin/sh", warnings: null,
   },
   stats: {
-    observed_at: new Date().toISOString(), cpu: (Date.now() - started) * 0.62e6, memory: 412e6 + Math.random() * 2e7, memory_limit: 2147483648,
+    ...used(), memory_limit: 2147483648,
     pids: 14, pids_limit: 512, guest_memory: 9e6, calls: s.status === "running" ? 1 : 0,
   },
   error: s.sandbox?.value === "ready" ? "" : "The container does not run: live numbers are not available.",
@@ -202,7 +219,7 @@ export function story(s) {
   } else if (s.id === "s1") {
     says("assistant", "Now all tests again, with the race detector.", { id: "live1", name: "Bash", input: { command: "go test -race -v ./..." } });
     tell("ToolCallStarted", { call_id: "live1", tool: "Bash", input: { command: "go test -race -v ./..." }, actor: "agent", where });
-    events.at(-1).at = new Date(Date.now() - 4000).toISOString();
+    events.at(-1).at = ago(4);
   } else if (s.sandbox?.value === "stopped" || s.sandbox?.value === "lost") {
     tell("SandboxStateChanged", { condition: s.sandbox, ref: s.ref, detail: "" });
     tell("TaskSuspended", { reason: "turn_failed", wake_on: "next-goal", detail: "the sandbox went away while the call ran: attach it, or re-provision, and send a message to go on" });

@@ -4,6 +4,7 @@ import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
 import type { About, Container, Frame, OpenRequest, Session, Wall } from "../api/types.gen";
+import { titleOf } from "../text/visible";
 import { Clock } from "./clock.svelte";
 import { Health } from "./doctor.svelte";
 import { findImage, Images, isTiny, TINY } from "./images.svelte";
@@ -56,7 +57,6 @@ export class App {
   demo = $state<"" | "image" | "opening">("");
   /** demoFault says why the demo did not start. */
   demoFault = $state("");
-  creating = $state(false);
   question = $state.raw<Question | null>(null);
   /** renaming is the session whose title is being written, and where. */
   renaming = $state.raw<{ id: string; at: "list" | "header" } | null>(null);
@@ -192,7 +192,7 @@ export class App {
       this.client.archive(id, archived),
     );
     if (!taken || !archived) return;
-    const title = this.sessions?.find((s) => s.id === id)?.title || "Untitled";
+    const title = titleOf(this.sessions?.find((s) => s.id === id) ?? { title: "" });
     this.toasts.offer(`“${title}” is archived`, "Undo", () => void this.archive(id, false));
   }
 

@@ -15,8 +15,9 @@ export class Health {
     this.dismissed = storage.getItem(DISMISSED) ?? "";
   }
 
+  /** faults are what needs a look; what is only worth knowing is on the page of all checks. */
   get faults(): Check[] {
-    return (this.doctor?.checks ?? []).filter((c) => c.status !== "ok");
+    return (this.doctor?.checks ?? []).filter((c) => c.status === "warn" || c.status === "fail");
   }
 
   get isDismissed(): boolean {
@@ -47,29 +48,4 @@ export class Health {
   private get key(): string {
     return this.faults.map((c) => `${c.name} ${c.status} ${c.fix}`).join("\n");
   }
-}
-
-/** Fix is what to do, in words, and the lines of it that can be pasted into a shell. */
-export interface Fix {
-  text: string;
-  commands: string[];
-}
-
-const PROGRAMS = /^(sudo|apt-get|apt|dnf|systemctl|dockerd|docker|glovebox|make|export|sysctl|loginctl)\b/;
-
-/** fixOf finds the commands in what a check says is to be done: what follows a colon, or is the whole of it. */
-export function fixOf(text: string): Fix {
-  if (PROGRAMS.test(text)) return { text: "", commands: [text] };
-  const variables = /^set ([A-Z][A-Z0-9_]*(?: or [A-Z][A-Z0-9_]*)*) where/.exec(text)?.[1];
-  if (variables) return { text, commands: variables.split(" or ").map((name) => `export ${name}=…`) };
-  const commands: string[] = [];
-  for (const part of text.matchAll(/: ([^:;()]+)/g)) {
-    for (const word of (part[1] ?? "").split(/ or /)) {
-      if (PROGRAMS.test(word.trim())) commands.push(word.trim());
-    }
-  }
-  // The commands are shown beside it, so they need not be in the words too, except where one of them is enough.
-  const colon = text.indexOf(": ");
-  const words = commands.length > 0 && !text.slice(colon).includes(" or ") ? `${text.slice(0, colon).replace(" (", ", on ")}:` : text;
-  return { text: words, commands };
 }

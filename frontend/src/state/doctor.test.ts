@@ -1,27 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { Check } from "../api/types.gen";
-import { fixOf, Health } from "./doctor.svelte";
+import { Health } from "./doctor.svelte";
 import { crumbs } from "./folders.svelte";
 
-describe("fixes", () => {
-  it.each([
-    ["install bubblewrap (Debian: apt-get install bubblewrap)", "install bubblewrap, on Debian:", ["apt-get install bubblewrap"]],
-    ["install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)", "", ["apt-get install docker.io", "dockerd", "systemctl start docker"]],
-    ["it is made at the first session, or now by: glovebox image build --tiny", "it is made at the first session, or now by:", ["glovebox image build --tiny"]],
-    ["run: make build", "run:", ["make build"]],
-    ["see the error; a backup can be put in place of glovebox.db", "", []],
-    ["set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", "", ["export ANTHROPIC_API_KEY=…"]],
-  ])("%j says %j and has the commands %j", (text, words, commands) => {
-    expect(fixOf(text)).toEqual({ text: words || text, commands });
-  });
-
-  it("that are a command are nothing else", () => {
-    expect(fixOf("sudo systemctl start docker")).toEqual({ text: "", commands: ["sudo systemctl start docker"] });
-  });
-});
-
 describe("faults", () => {
-  const check = (name: string, status: string): Check => ({ name, status, detail: "", fix: "" });
+  const check = (name: string, status: string): Check => ({ name, status, detail: "", fix: "", command: "" });
   it("stay dismissed over a reload, until they are others", async () => {
     const kept = new Map<string, string>();
     const shelf = { getItem: (k: string) => kept.get(k) ?? null, setItem: (k: string, v: string) => void kept.set(k, v) };
@@ -35,6 +18,12 @@ describe("faults", () => {
     expect(second.isDismissed).toBe(true);
     await run(second, check("a", "fail"));
     expect(second.isDismissed).toBe(false);
+  });
+
+  it("are not what is only worth knowing", async () => {
+    const h = new Health({ getItem: () => null, setItem: () => undefined });
+    await h.run(() => Promise.resolve({ ok: true, checks: [check("a", "info"), check("b", "ok"), check("c", "warn")] }));
+    expect(h.faults.map((c) => c.name)).toEqual(["c"]);
   });
 
   it("that cannot be read keep what was known", async () => {

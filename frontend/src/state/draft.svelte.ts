@@ -138,8 +138,8 @@ export function readForm(text: string | null): Form | null {
   }
   form.wall = oneOf(kept.wall, ["docker", "namespace", "local"], "");
   form.approvals = oneOf(kept.approvals, ["ask", "auto"], "");
-  form.network = oneOf(kept.network, ["none", "open"], "none");
-  form.user = oneOf(kept.user, ["host", "image", "root"], "host");
+  form.network = oneOf(kept.network, ["none", "open"], "");
+  form.user = oneOf(kept.user, ["host", "image", "root"], "");
   for (const row of Array.isArray(kept.mounts) ? (kept.mounts as unknown[]) : []) {
     if (typeof row !== "object" || row === null) continue;
     const { source, target, mode } = row as Record<string, unknown>;

@@ -12,7 +12,7 @@ class Shelf {
 }
 
 const about = {
-  default_wall: "docker", default_model: "demo", home: "/home/kim", data_dir: "/d", agents: [{ name: "main", description: "", tools: [] }],
+  default_wall: "docker", default_spec: { network: {} }, default_model: "demo", home: "/home/kim", data_dir: "/d", agents: [{ name: "main", description: "", tools: [] }],
   walls: [
     { wall: "docker", available: true, detail: "", fix: "", worth: "" },
     { wall: "namespace", available: false, detail: "", fix: "", worth: "" },

@@ -1,4 +1,5 @@
 import type { Session } from "../api/types.gen";
+import { oneLine, titleOf } from "../text/visible";
 
 /** Notice is one thing that a person may want to be called for. */
 export interface Notice {
@@ -14,18 +15,18 @@ export interface Notice {
 /** notices tells what happened between two states of a session that is worth a call. */
 export function notices(before: Session, after: Session): Notice[] {
   const list: Notice[] = [];
-  const title = after.title || "Untitled";
+  const title = titleOf(after);
   const known = new Set((before.waiting ?? []).map((w) => w.call_id));
   for (const w of after.waiting ?? []) {
     if (known.has(w.call_id)) continue;
-    list.push({ key: `wait:${after.id}:${w.call_id}`, id: after.id, title, body: `${w.tool} waits for your approval`, away: false });
+    list.push({ key: `wait:${after.id}:${w.call_id}`, id: after.id, title, body: `${oneLine(w.tool)} waits for your approval`, away: false });
   }
   const wasActive = before.status === "running" || before.status === "waiting";
   const isOver = after.status === "idle" || after.status === "ended";
   // What a person stopped is no news to them.
   if (wasActive && isOver && after.suspended !== "interrupted") {
     const failed = after.suspended === "turn_failed";
-    const body = failed ? `The turn failed: ${after.detail || "see the timeline"}` : "The turn is done";
+    const body = failed ? `The turn failed: ${oneLine(after.detail) || "see the timeline"}` : "The turn is done";
     list.push({ key: `over:${after.id}`, id: after.id, title, body, away: true });
   }
   return list;

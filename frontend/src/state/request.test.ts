@@ -3,10 +3,10 @@ import { describe, expect, it } from "vitest";
 import type { About } from "../api/types.gen";
 import { approvalsOf, blank, changesOf, commandOf, fieldOf, lacking, recent, requestOf, wallOf, wallsOf, type Form } from "./request";
 
-const wall = (wall: "docker" | "namespace" | "local" | "remote", available = true) => ({ wall, available, detail: "", fix: "", worth: "" });
+const wall = (wall: "docker" | "namespace" | "local" | "remote", available = true) => ({ wall, available, detail: "", fix: "", command: "", worth: "" });
 const about: About = {
   version: "1", commit: "", instance: "", data_dir: "/data", pid: 1, started_at: "", models: [], default_model: "demo", agents: [{ name: "main", description: "", tools: [] }],
-  home: "/home/kim", window: false, default_wall: "docker", default_image: "glovebox/tiny:1", walls: [wall("local"), wall("docker"), wall("remote"), wall("namespace")], images: [],
+  home: "/home/kim", window: false, default_wall: "docker", default_image: "glovebox/tiny:1", default_spec: { wall: "docker", user: "host", resources: { memory: "2g" }, network: { mode: "none" } }, walls: [wall("local"), wall("docker"), wall("remote"), wall("namespace")], images: [],
 };
 
 const form = (change: Partial<Form>): Form => ({ ...blank(), goal: "go", ...change });
@@ -17,6 +17,14 @@ describe("the request", () => {
       title: "t", goal: "go", workspace: "", model: "demo", agent: "", approvals: "auto", one_shot: false,
       spec: { wall: "docker", user: "host", resources: { memory: "4g" }, network: { mode: "none" } },
     });
+  });
+
+  it("follows what is configured, until something else is chosen", () => {
+    const open: About = { ...about, default_spec: { user: "root", network: { mode: "open" } } };
+    expect(requestOf(form({}), open).spec).toEqual({ wall: "docker", user: "root", network: { mode: "open" } });
+    expect(changesOf(form({}), open)).toEqual([]);
+    expect(requestOf(form({ network: "none", user: "host" }), open).spec).toEqual({ wall: "docker", user: "host", network: { mode: "none" } });
+    expect(changesOf(form({ network: "none", user: "host" }), open)).toEqual(["network none", "user host"]);
   });
 
   it("asks nothing of a wall that has it not", () => {

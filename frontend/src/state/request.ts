@@ -19,8 +19,8 @@ export interface Form {
   model: string;
   agent: string;
   approvals: Approvals | "";
-  network: NetworkMode;
-  user: "host" | "image" | "root";
+  network: NetworkMode | "";
+  user: "host" | "image" | "root" | "";
   memory: string;
   cpus: string;
   pids: string;
@@ -36,16 +36,13 @@ export const blank = (): Form => ({
   model: "",
   agent: "",
   approvals: "",
-  network: "none",
-  user: "host",
+  network: "",
+  user: "",
   memory: "",
   cpus: "",
   pids: "",
   mounts: [],
 });
-
-/** What a sandbox gets where nothing is written. */
-export const LIMITS = { memory: "2g", cpus: "2", pids: "512" } as const;
 
 /** wallsOf returns the walls that a session can be opened behind; the one that is none comes last. */
 export function wallsOf(about: About | null): WallInfo[] {
@@ -66,6 +63,15 @@ export function modelOf(form: Form, about: About | null): string {
 
 export function agentOf(form: Form, about: About | null): string {
   return form.agent || (about?.agents?.[0]?.name ?? "");
+}
+
+export function networkOf(form: Form, about: About | null): NetworkMode {
+  return form.network || (about?.default_spec.network.mode ?? "none");
+}
+
+export function userOf(form: Form, about: About | null): Exclude<Form["user"], ""> {
+  const usual = about?.default_spec.user;
+  return form.user || (usual === "image" || usual === "root" ? usual : "host");
 }
 
 /** approvalsOf follows the wall where nothing is chosen: behind one nothing is asked, without one everything. */
@@ -103,10 +109,10 @@ export function requestOf(form: Form, about: About | null): OpenRequest {
     spec: {
       ...(wall && { wall }),
       ...(wall === "docker" && form.image.trim() && { image: form.image.trim() }),
-      ...(wall === "docker" && { user: form.user }),
+      ...(wall === "docker" && { user: userOf(form, about) }),
       ...(isApart && mounts.length > 0 && { mounts }),
       ...(isApart && limits.length > 0 && { resources: Object.fromEntries(limits) }),
-      network: isApart ? { mode: form.network } : {},
+      network: isApart ? { mode: networkOf(form, about) } : {},
     },
   };
 }
@@ -148,8 +154,8 @@ export function changesOf(form: Form, about: About | null): string[] {
   return [
     form.agent && form.agent !== usual ? `agent ${form.agent}` : "",
     form.approvals && form.approvals !== approvalsOf({ ...form, approvals: "" }, wall) ? `approvals ${form.approvals}` : "",
-    isApart && form.network !== "none" ? `network ${form.network}` : "",
-    wall === "docker" && form.user !== "host" ? `user ${form.user}` : "",
+    isApart && form.network && form.network !== networkOf({ ...form, network: "" }, about) ? `network ${form.network}` : "",
+    wall === "docker" && form.user && form.user !== userOf({ ...form, user: "" }, about) ? `user ${form.user}` : "",
     isApart && rows > 0 ? count(rows, "mount") : "",
     ...(isApart ? (["memory", "cpus", "pids"] as const).map((name) => (form[name].trim() ? `${name} ${form[name].trim()}` : "")) : []),
   ].filter((text) => text !== "");

@@ -15,7 +15,7 @@ export interface Shown {
   call?: string;
 }
 
-/** The places that an address can name: the start, the new-session form over it, the checks, a session, or one panel of it in a window of its own. */
+/** The places that an address can name: the start, the new-session form over whatever is shown, the checks, a session, or one panel of it in a window of its own. */
 export type Route =
   | { at: "home" }
   | { at: "new" }
@@ -75,11 +75,16 @@ function decoded(text: string): string {
 
 /** Router follows the address: the only source of what is selected. */
 export class Router {
-  route = $state.raw<Route>({ at: "home" });
+  /** route is the page; the new-session form lies over it and does not change it. */
+  route = $state.raw<Exclude<Route, { at: "new" }>>({ at: "home" });
+  /** creating says that the address names the form. */
+  creating = $state(false);
 
   start(): () => void {
     const read = (): void => {
-      this.route = parseRoute(location.hash);
+      const r = parseRoute(location.hash);
+      this.creating = r.at === "new";
+      if (r.at !== "new") this.route = r;
     };
     read();
     addEventListener("hashchange", read);
@@ -91,9 +96,20 @@ export class Router {
   }
 
   /** swap goes to a place that takes the present one's step in the history. */
-  swap(r: Route): void {
+  swap(r: Exclude<Route, { at: "new" }>): void {
     history.replaceState(history.state, "", href(r));
     this.route = r;
+    this.creating = false;
+  }
+
+  /** create opens the form over the page. */
+  create(): void {
+    this.go({ at: "new" });
+  }
+
+  /** uncreate closes the form, unless the address leads elsewhere already: the route follows it a moment later. */
+  uncreate(): void {
+    if (location.hash === href({ at: "new" })) this.swap(this.route);
   }
 
   /** id is the session that the address names, in whatever form. */

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { parseDiff } from "./diff";
 import { fences } from "./fences";
 import { ago, bytes, shellQuote, span, took } from "./format";
+import { titleOf } from "./visible";
 
 describe("fences", () => {
   it("splits text and code", () => {
@@ -37,6 +38,14 @@ describe("parseDiff", () => {
   });
   it("shows a removed line that looks like a header", () => {
     expect(parseDiff("@@ -1 +0,0 @@\n--- a\n")[1]).toMatchObject({ kind: "del", text: "-- a" });
+  });
+});
+
+describe("titles", () => {
+  it("show what cannot be seen, and end with their line", () => {
+    expect(titleOf({ title: "a\u202egnp.exe\u001b[31m" })).toBe("a⟨U+202E⟩gnp.exe␛[31m");
+    expect(titleOf({ title: "one\ntwo" })).toBe("one");
+    expect(titleOf({ title: " \n" })).toBe("Untitled");
   });
 });
 

@@ -12,6 +12,11 @@ export function visible(text: string): string {
   });
 }
 
+/** titleOf returns a session's title for a row, a heading or the title of the window. */
+export function titleOf(s: { title: string }): string {
+  return oneLine(s.title) || "Untitled";
+}
+
 /** oneLine returns the start of a text for a row of its own. */
 export function oneLine(text: string, max = 300): string {
   const line = text.trimStart().split("\n", 1)[0] ?? "";

@@ -3,6 +3,7 @@ import type { App } from "../state/app.svelte";
 import { KEYMAP, type KeyID } from "../state/keys.svelte";
 import { href, PANELS, type Panel } from "../state/route.svelte";
 import { count } from "../text/format";
+import { oneLine, titleOf } from "../text/visible";
 import type { IconName } from "../ui/icons";
 
 /** Action is one thing that a person can do now. Menus, the header and the palette show the same ones. */
@@ -78,9 +79,9 @@ function askToClose(app: App, s: Session): void {
   const isThere = s.short_id && !["released", "detached", "lost"].includes(s.sandbox?.value ?? "");
   if (isActive(s)) facts.push({ label: "Stopped", text: "the running turn and all its processes" });
   if (isThere) facts.push({ label: "Removed", text: `container ${s.short_id} with all that is in it outside the workspace` });
-  facts.push({ label: "Kept", text: `the workspace ${s.workspace} and the timeline` });
+  facts.push({ label: "Kept", text: `the workspace ${oneLine(s.workspace)} and the timeline` });
   app.ask({
-    title: `Close “${s.title || "Untitled"}”?`,
+    title: `Close “${titleOf(s)}”?`,
     text: "The session ends for good: no more messages can be sent to it.",
     facts,
     verb: "Close session",
@@ -94,7 +95,7 @@ export function askToStopAll(app: App): void {
   app.ask({
     title: `Stop ${count(running.length, "session")}?`,
     text: "The running turns end and their processes are killed. The sandboxes and their files stay.",
-    facts: running.slice(0, 8).map((s) => ({ label: s.status === "running" ? "Running" : "Waiting", text: s.title || "Untitled" })),
+    facts: running.slice(0, 8).map((s) => ({ label: s.status === "running" ? "Running" : "Waiting", text: titleOf(s) })),
     verb: "Stop all",
     run: () => void app.stopAll(),
   });
@@ -133,7 +134,7 @@ export function actions(app: App): Action[] {
     if (s.short_id) list.push({ id: "copy-id", icon: "copy", label: "Copy the container's id", hint: s.short_id, run: () => void navigator.clipboard.writeText(s.short_id) });
   }
   list.push(
-    { id: "create", icon: "plus", label: "New session", key: "create", run: () => (app.creating = true) },
+    { id: "create", icon: "plus", label: "New session", key: "create", run: () => app.router.create() },
     { id: "demo", icon: "sparkle", label: "Try the demo", run: () => void app.openDemo() },
     { id: "doctor", icon: "shield", label: "Show the checks of this machine", run: () => app.router.go({ at: "doctor" }) },
     { id: "home", icon: "host", label: "Go to the start", key: "home", run: () => app.router.go({ at: "home" }) },
