@@ -11,7 +11,7 @@ ARGS    ?=
 
 DESKTOP := build/bin/glovebox-desktop
 
-.PHONY: run test build desktop guest ui gen check go-test ui-test e2e bench fuzz lint clean
+.PHONY: run test build desktop guest ui gen check go-test ui-test e2e shots bench fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
@@ -70,6 +70,10 @@ go-test:
 e2e: build
 	go build -o build/bin/modelserver ./backend/llm/llmtest/cmd/modelserver
 	cd frontend && npm run e2e
+
+# Pictures of every view, in docs/screenshots.
+shots: ui
+	cd frontend && npm run shots
 
 ui-test: frontend/node_modules/.package-lock.json
 	cd frontend && npm run check && npm test
