@@ -71,26 +71,45 @@ function paeth(a, b, c) {
   return pb <= pc ? b : c;
 }
 
-/** quantise keeps the colours that are seen most, and gives the others, shades at edges of letters, the nearest of them. */
+/** How many of the colours that are seen most are kept as they are. */
+const EXACT = 32;
+
+/**
+ * quantise keeps the colours that are seen most, and so many of the others that each is close to one that is
+ * kept: also what is small and rare, as the red of one icon, stays red.
+ */
 function quantise(pixels) {
   const seen = new Map();
   for (const p of pixels) seen.set(p, (seen.get(p) ?? 0) + 1);
-  const kept = [...seen].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 256).map(([c]) => c);
-  const nearest = new Map(kept.map((c, i) => [c, i]));
-  const indices = new Uint8Array(pixels.length);
-  for (let i = 0; i < pixels.length; i++) {
-    const c = pixels[i];
-    let at = nearest.get(c);
-    if (at === undefined) {
-      let least = Infinity;
-      for (let k = 0; k < kept.length; k++) {
-        const [r, g, b] = [16, 8, 0].map((s) => ((c >> s) & 255) - ((kept[k] >> s) & 255));
-        const d = 2 * r * r + 4 * g * g + 3 * b * b;
-        if (d < least) [least, at] = [d, k];
-      }
-      nearest.set(c, at);
-    }
-    indices[i] = at;
+  const colours = [...seen].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([c]) => c);
+  let kept = colours.slice(0, 256);
+  for (let reach = 16; colours.length > 256; reach *= 1.5) {
+    kept = cover(colours, reach);
+    if (kept.length <= 256) break;
   }
-  return { palette: kept.flatMap((c) => [c >> 16, (c >> 8) & 255, c & 255]), indices };
+  const nearest = new Map(colours.map((c) => [c, closest(kept, c).at]));
+  return { palette: kept.flatMap((c) => [c >> 16, (c >> 8) & 255, c & 255]), indices: Uint8Array.from(pixels, (p) => nearest.get(p)) };
+}
+
+/** cover returns colours such that each is within reach of one of them, or a few too many to be of use. */
+function cover(colours, reach) {
+  const kept = colours.slice(0, EXACT);
+  for (const c of colours.slice(EXACT)) {
+    if (closest(kept, c).distance > reach) kept.push(c);
+    if (kept.length > 256) break;
+  }
+  return kept;
+}
+
+function closest(kept, c) {
+  let at = 0;
+  let distance = Infinity;
+  for (let k = 0; k < kept.length && distance > 0; k++) {
+    const r = ((c >> 16) & 255) - ((kept[k] >> 16) & 255);
+    const g = ((c >> 8) & 255) - ((kept[k] >> 8) & 255);
+    const b = (c & 255) - (kept[k] & 255);
+    const d = 2 * r * r + 4 * g * g + 3 * b * b;
+    if (d < distance) [distance, at] = [d, k];
+  }
+  return { at, distance };
 }

@@ -162,7 +162,7 @@ const views = {
       await page.getByText("race detector").first().waitFor();
       await page.keyboard.press("Control+k");
       await page.getByRole("combobox", { name: "Find an action or a session" }).fill("con");
-      await page.getByRole("option", { name: /container/i }).first().waitFor();
+      await page.locator("#palette-0").waitFor();
     },
   },
   "help": {
