@@ -31,12 +31,13 @@ build: ui guest
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
 
 # The same program with a window of its own. It starts without the webview's
-# libraries and loads them when it opens its window.
+# libraries and loads them when it opens its window. Names and users are looked
+# up as in the static program, so what does not draw is compiled once for both.
 desktop: setup-desktop $(DESKTOP)
 
 .PHONY: $(DESKTOP)
 $(DESKTOP): ui guest
-	CGO_ENABLED=1 go build -tags desktop,production,webkit2_41 -trimpath -ldflags '$(LDFLAGS)' -o $@.new .
+	CGO_ENABLED=1 go build -tags desktop,production,webkit2_41,netgo,osusergo -trimpath -ldflags '$(LDFLAGS)' -o $@.new .
 	go run ./build/lazylink $@.new
 	mv $@.new $@
 
