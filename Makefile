@@ -5,6 +5,9 @@
 SHELL   := /bin/sh
 VERSION ?= 0.1.0
 export VERSION
+# One set of flags for programs, checks and tests: with two, the models' SDKs,
+# which take minutes to compile, are compiled twice.
+export GOFLAGS := $(GOFLAGS) -trimpath
 LDFLAGS := -s -w -X github.com/glovebox-dev/glovebox/app.Version=$(VERSION)
 BIN     := build/bin/glovebox
 ARGS    ?=
@@ -28,7 +31,7 @@ setup-desktop:
 
 # One static file: the screen and the guests are inside.
 build: ui guest
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN) .
 
 # The same program with a window of its own. It starts without the webview's
 # libraries and loads them when it opens its window. Names and users are looked
@@ -37,7 +40,7 @@ desktop: setup-desktop $(DESKTOP)
 
 .PHONY: $(DESKTOP)
 $(DESKTOP): ui guest
-	CGO_ENABLED=1 go build -tags desktop,production,webkit2_41,netgo,osusergo -trimpath -ldflags '$(LDFLAGS)' -o $@.new .
+	CGO_ENABLED=1 go build -tags desktop,production,webkit2_41,netgo,osusergo -ldflags '$(LDFLAGS)' -o $@.new .
 	go run ./build/lazylink $@.new
 	mv $@.new $@
 
