@@ -64,7 +64,7 @@ const screen = () => page.locator(".xterm-rows").last();
 
 async function openTerminal() {
   await open("s1/terminal");
-  await page.getByRole("button", { name: "Open a terminal" }).click();
+  await page.getByRole("button", { name: "Open a terminal", exact: true }).click();
   await screen().getByText("kim@sandbox").first().waitFor();
 }
 

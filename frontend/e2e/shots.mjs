@@ -33,7 +33,7 @@ async function fill(page) {
 }
 
 async function type(page, text) {
-  await page.getByRole("button", { name: "Open a terminal" }).first().click();
+  await page.getByRole("button", { name: "Open a terminal", exact: true }).first().click();
   await page.locator(".xterm-rows").last().getByText("kim@sandbox").first().waitFor();
   await page.keyboard.type(text);
 }
