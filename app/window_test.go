@@ -68,7 +68,7 @@ func newDisplay(t *testing.T) *display {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	cmd := exec.Command("Xvfb", "-displayfd", "3", "-screen", "0", "1280x820x24", "-nolisten", "tcp", "-fbdir", dir)
+	cmd := exec.Command("Xvfb", "-displayfd", "3", "-screen", "0", "1280x820x24", "-nolisten", "tcp", "-noreset", "-fbdir", dir)
 	cmd.ExtraFiles = []*os.File{w}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,12 @@ func newDisplay(t *testing.T) *display {
 	if err != nil {
 		t.Fatalf("Xvfb did not start: %v", err)
 	}
-	return &display{t: t, name: ":" + strings.TrimSpace(string(number[:n])), file: filepath.Join(dir, "Xvfb_screen0")}
+	d := &display{t: t, name: ":" + strings.TrimSpace(string(number[:n])), file: filepath.Join(dir, "Xvfb_screen0")}
+	eventually(t, "a display that answers", func() bool {
+		_, err := x(d, "getdisplaygeometry")
+		return err == nil
+	})
+	return d
 }
 
 // picture reads the screen.
