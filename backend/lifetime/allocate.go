@@ -19,18 +19,7 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 	if err := m.check(spec); err != nil {
 		return Binding{}, err
 	}
-	ctx, done, err := m.begin(ctx)
-	if err != nil {
-		return Binding{}, err
-	}
-	defer done()
-	r := m.root(rootTaskID)
-	return m.bindings.do(ctx, "allocate "+rootTaskID, func() (Binding, error) {
-		unlock, err := m.acquire(ctx, r)
-		if err != nil {
-			return Binding{}, err
-		}
-		defer unlock()
+	return m.bind(ctx, "allocate", rootTaskID, func(ctx context.Context, r *root) (Binding, error) {
 		rec, ok, err := m.live(ctx, rootTaskID)
 		switch {
 		case err != nil:
@@ -50,18 +39,7 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 // whose own is lost, failed, released or detached, else the error wraps ErrHeld.
 // report may be nil.
 func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report func(sandbox.Step)) (Binding, error) {
-	ctx, done, err := m.begin(ctx)
-	if err != nil {
-		return Binding{}, err
-	}
-	defer done()
-	r := m.root(rootTaskID)
-	return m.bindings.do(ctx, "reprovision "+rootTaskID, func() (Binding, error) {
-		unlock, err := m.acquire(ctx, r)
-		if err != nil {
-			return Binding{}, err
-		}
-		defer unlock()
+	return m.bind(ctx, "reprovision", rootTaskID, func(ctx context.Context, r *root) (Binding, error) {
 		rows, err := m.rows(ctx, rootTaskID)
 		if err != nil {
 			return Binding{}, err
@@ -84,6 +62,26 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 			return Binding{}, err
 		}
 		return m.make(ctx, r, last.Spec, report)
+	})
+}
+
+// bind runs an operation that ends with a root task's sandbox being reached.
+// Nothing else is done to the task meanwhile, and callers who ask for the same
+// at the same time share one run.
+func (m *Manager) bind(ctx context.Context, verb, rootTaskID string, do func(context.Context, *root) (Binding, error)) (Binding, error) {
+	ctx, done, err := m.begin(ctx)
+	if err != nil {
+		return Binding{}, err
+	}
+	defer done()
+	r := m.root(rootTaskID)
+	return m.bindings.do(ctx, verb+" "+rootTaskID, func() (Binding, error) {
+		unlock, err := m.acquire(ctx, r)
+		if err != nil {
+			return Binding{}, err
+		}
+		defer unlock()
+		return do(ctx, r)
 	})
 }
 

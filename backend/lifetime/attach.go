@@ -86,27 +86,22 @@ func (r *root) bindingLocked() Binding {
 type attachFunc func(sandbox.Provider, context.Context, sandbox.Ref) (sandbox.Handle, error)
 
 func (m *Manager) reconnect(ctx context.Context, rootTaskID, verb string, by attachFunc) (Binding, error) {
-	ctx, done, err := m.begin(ctx)
-	if err != nil {
-		return Binding{}, err
-	}
-	defer done()
-	r := m.root(rootTaskID)
-	return m.bindings.do(ctx, verb+" "+rootTaskID, func() (Binding, error) {
-		unlock, err := m.acquire(ctx, r)
+	return m.bind(ctx, verb, rootTaskID, func(ctx context.Context, r *root) (Binding, error) {
+		rec, err := m.held(ctx, rootTaskID)
 		if err != nil {
 			return Binding{}, err
 		}
-		defer unlock()
-		rec, ok, err := m.live(ctx, rootTaskID)
-		switch {
-		case err != nil:
-			return Binding{}, err
-		case !ok || rec.Ref == "" || rec.State == sandbox.StateReleasing:
-			return Binding{}, errNone(rootTaskID)
-		}
 		return m.attachBy(ctx, r, rec, by)
 	})
+}
+
+// held returns the row of the sandbox that a root task has and is not letting go.
+func (m *Manager) held(ctx context.Context, rootTaskID string) (sandbox.Record, error) {
+	rec, ok, err := m.live(ctx, rootTaskID)
+	if err == nil && (!ok || rec.Ref == "" || rec.State == sandbox.StateReleasing) {
+		err = errNone(rootTaskID)
+	}
+	return rec, err
 }
 
 func (m *Manager) attach(ctx context.Context, r *root, rec sandbox.Record) (Binding, error) {

@@ -14,24 +14,10 @@ import (
 // states are shown as they come, stopped and then ready. One that is stopped is
 // only started. The errors are those of Stop and Attach.
 func (m *Manager) Restart(ctx context.Context, rootTaskID string) (Binding, error) {
-	ctx, done, err := m.begin(context.WithoutCancel(ctx))
-	if err != nil {
-		return Binding{}, err
-	}
-	defer done()
-	r := m.root(rootTaskID)
-	return m.bindings.do(ctx, "restart "+rootTaskID, func() (Binding, error) {
-		unlock, err := m.acquire(ctx, r)
+	return m.bind(context.WithoutCancel(ctx), "restart", rootTaskID, func(ctx context.Context, r *root) (Binding, error) {
+		rec, err := m.held(ctx, rootTaskID)
 		if err != nil {
 			return Binding{}, err
-		}
-		defer unlock()
-		rec, ok, err := m.live(ctx, rootTaskID)
-		switch {
-		case err != nil:
-			return Binding{}, err
-		case !ok || rec.Ref == "" || rec.State == sandbox.StateReleasing:
-			return Binding{}, errNone(rootTaskID)
 		}
 		if rec.State != sandbox.StateStopped {
 			if err := m.stop(ctx, r, rec); err != nil {
