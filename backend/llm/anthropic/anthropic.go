@@ -18,7 +18,6 @@ import (
 
 	sdk "github.com/anthropics/anthropic-sdk-go/v2"
 	"github.com/anthropics/anthropic-sdk-go/v2/option"
-	"github.com/anthropics/anthropic-sdk-go/v2/packages/ssestream"
 
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/llm/remote"
@@ -115,24 +114,14 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 			yield(llm.Event{Message: message, Usage: a.usage}, err)
 			return
 		}
-		yield(llm.Event{}, fault(ctx, x, stream))
+		yield(llm.Event{}, x.Ended(ctx, stream.Err(), named(stream.Err())))
 	}
 }
 
-// fault says why a stream ended before its message did.
-func fault(ctx context.Context, x *remote.Exchange, stream *ssestream.Stream[sdk.MessageStreamEventUnion]) error {
-	err := stream.Err()
-	var known *llm.Error
-	var inStream *sdk.Error
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err == nil:
-		return x.Cut()
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &inStream):
-		return x.InStream([]byte(inStream.RawJSON()))
+// named returns the error that the server sent within a stream, if that is how it ended.
+func named(err error) []byte {
+	if in, ok := errors.AsType[*sdk.Error](err); ok {
+		return []byte(in.RawJSON())
 	}
-	return x.Unreadable()
+	return nil
 }

@@ -1,45 +1,16 @@
 package anthropic
 
 import (
-	"errors"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/glovebox-dev/glovebox/backend/llm"
+	"github.com/glovebox-dev/glovebox/backend/llm/llmtest"
 )
-
-// canned answers every request with one body.
-type canned string
-
-func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(strings.NewReader(string(c))), Request: r,
-	}, nil
-}
 
 // answerTo returns what a stream of a body ends with.
 func answerTo(t *testing.T, body string) (string, *llm.Message, error) {
 	t.Helper()
-	m := New(Options{HTTP: &http.Client{Transport: canned(body)}})
-	text := ""
-	var message *llm.Message
-	var fault error
-	for e, err := range m.Stream(t.Context(), llm.Request{Model: "m", Messages: []llm.Message{llm.Text(llm.RoleUser, "hello")}}) {
-		if message != nil || fault != nil {
-			t.Fatalf("%+v, %v after the end", e, err)
-		}
-		text, message, fault = text+e.Text, e.Message, err
-	}
-	if (message == nil) == (fault == nil) {
-		t.Fatalf("message %+v and error %v, want one of them", message, fault)
-	}
-	return text, message, fault
+	return llmtest.Answer(t, New(Options{HTTP: llmtest.Canned(body)}))
 }
 
 // Local servers send the input of a call at once, and no pieces.
@@ -78,32 +49,6 @@ func FuzzStream(f *testing.F) {
 	f.Add("data: null\n\nevent: x\ndata: 5\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
 		_, m, err := answerTo(t, body)
-		check(t, m, err)
+		llmtest.CheckEnd(t, m, err)
 	})
-}
-
-// check holds what every end of a stream has to be.
-func check(t *testing.T, m *llm.Message, err error) {
-	t.Helper()
-	var fault *llm.Error
-	if err != nil && (!errors.As(err, &fault) || fault.Message == "") {
-		t.Errorf("Stream() = %v, want an *llm.Error", err)
-	}
-	if m == nil {
-		return
-	}
-	if m.Role != llm.RoleAssistant {
-		t.Errorf("role = %q", m.Role)
-	}
-	for _, b := range m.Blocks {
-		parts := 0
-		for _, is := range []bool{b.Text != "", b.Use != nil, b.Thinking != nil} {
-			if is {
-				parts++
-			}
-		}
-		if parts != 1 {
-			t.Errorf("block %+v, want a text, a call or a thought", b)
-		}
-	}
 }

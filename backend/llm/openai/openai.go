@@ -94,7 +94,7 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 		// What follows the reason to stop are counts, which some servers never
 		// send: an answer that has one is whole, however its stream ended.
 		if a.finish == "" || ctx.Err() != nil {
-			yield(llm.Event{}, fault(ctx, x, stream))
+			yield(llm.Event{}, x.Ended(ctx, stream.Err(), named(stream.Err())))
 			return
 		}
 		if note := a.note(); note != "" && !yield(llm.Event{Text: note}, nil) {
@@ -105,20 +105,10 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// fault says why a stream ended before its message did.
-func fault(ctx context.Context, x *remote.Exchange, stream *ssestream.Stream[sdk.ChatCompletionChunk]) error {
-	err := stream.Err()
-	var known *llm.Error
-	var inStream *ssestream.StreamError
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err == nil:
-		return x.Cut()
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &inStream):
-		return x.InStream(inStream.Event.Data)
+// named returns the error that the server sent within a stream, if that is how it ended.
+func named(err error) []byte {
+	if in, ok := errors.AsType[*ssestream.StreamError](err); ok {
+		return in.Event.Data
 	}
-	return x.Unreadable()
+	return nil
 }

@@ -62,8 +62,8 @@ var statuses = map[string]int{
 
 const statusOverloaded = 529
 
-// InStream returns the fault that an error within a stream names.
-func (x *Exchange) InStream(data []byte) error {
+// inStream returns the fault that an error within a stream names.
+func (x *Exchange) inStream(data []byte) error {
 	s := parse(data)
 	status, known := statuses[s.kind]
 	if !known {

@@ -169,7 +169,7 @@ func (x *Exchange) fault(ctx, caller context.Context, err error) error {
 	case errors.Is(cause, errIdle):
 		message = fmt.Sprintf("the answer from %s stood still for %v", x.c.host, x.c.o.IdleTimeout)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		message = fmt.Sprintf("the answer from %s was cut off", x.c.host)
+		return x.Cut()
 	case errors.As(err, &dns):
 		message = fmt.Sprintf("cannot find %s; check the network, and base_url in the configuration", x.c.host)
 	default:
@@ -192,6 +192,23 @@ func reason(err error) string {
 // Cut is the fault of a stream that ended before the answer did.
 func (x *Exchange) Cut() error {
 	return &llm.Error{Kind: llm.Network, Message: fmt.Sprintf("the answer from %s was cut off", x.c.host)}
+}
+
+// Ended says why an SDK's stream ended before its message did: err is what the
+// stream ended with, and named the error that the server sent within it, if any.
+func (x *Exchange) Ended(ctx context.Context, err error, named []byte) error {
+	var known *llm.Error
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		return x.Cut()
+	case errors.As(err, &known):
+		return known
+	case named != nil:
+		return x.inStream(named)
+	}
+	return x.Unreadable()
 }
 
 // Unreadable is the fault of a stream that does not speak its wire.

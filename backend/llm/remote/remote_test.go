@@ -80,7 +80,7 @@ func FuzzRefusal(f *testing.F) {
 	f.Add(500, "x", []byte(`{"error":{"code":500}}`))
 	f.Fuzz(func(t *testing.T, status int, after string, data []byte) {
 		x := &Exchange{c: New(Options{BaseURL: "https://models.test", KeyEnv: "KEY"}), model: "m", key: "sk-secret-key"}
-		for _, err := range []error{x.refusal(status, http.Header{"Retry-After": {after}}, data), x.InStream(data)} {
+		for _, err := range []error{x.refusal(status, http.Header{"Retry-After": {after}}, data), x.inStream(data)} {
 			fault, ok := err.(*llm.Error)
 			if !ok || fault.Kind == "" || fault.Message == "" || fault.RetryAfter < 0 || fault.RetryAfter > maxRetryAfter {
 				t.Errorf("fault = %#v", err)
