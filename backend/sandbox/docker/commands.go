@@ -33,7 +33,7 @@ func (p *Provider) commands(ctx context.Context, c container.InspectResponse) []
 		docker = append(docker, "-H", p.endpoint.host)
 	}
 	line := func(does string, args ...string) sandbox.HandCommand {
-		return sandbox.HandCommand{Does: does, Text: shellJoin(append(slices.Clone(docker), args...))}
+		return sandbox.HandCommand{Does: does, Text: sandbox.ShellLine(append(slices.Clone(docker), args...))}
 	}
 	id := c.ID[:12]
 	list := []sandbox.HandCommand{line("make", p.makeArguments(ctx, c)...)}
@@ -201,24 +201,3 @@ var (
 	secretName  = regexp.MustCompile(`(?i)key|token|secret|pass|pwd|cred|auth|cookie|session|private|dsn|_pat$|^pat$`)
 	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i)bearer |-----BEGIN|^(sk|pk|gh[pousr]|xox[a-z])[-_]|^eyJ[\w-]+\.`)
 )
-
-// shellJoin writes arguments as one line of a POSIX shell.
-func shellJoin(argv []string) string {
-	quoted := make([]string, len(argv))
-	for i, arg := range argv {
-		quoted[i] = shellQuote(arg)
-	}
-	return strings.Join(quoted, " ")
-}
-
-// plain is what no shell reads anything into.
-var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
-// shellQuote writes one argument for a POSIX shell: within single quotes nothing
-// has a meaning but their end.
-func shellQuote(arg string) string {
-	if plain.MatchString(arg) {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-}

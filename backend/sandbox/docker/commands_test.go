@@ -149,23 +149,6 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestShellJoin(t *testing.T) {
-	argv := []string{
-		"printf", `%s\n`, "plain", "", "two words", "it's", `"double"`, "$HOME `id` $(id)", "a;b&c|d>e<f", "*?[x]~", "#no", "back\\slash", "tab\tand\nline", "日本語", "-x", "!!", "{a,b}", "\x01",
-	}
-	line := shellJoin(argv)
-	out, err := exec.Command("/bin/sh", "-c", line).Output()
-	if err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
-	if got, want := string(out), strings.Join(argv[2:], "\n")+"\n"; got != want {
-		t.Errorf("a shell reads %q, want %q", got, want)
-	}
-	if got := shellJoin([]string{"docker", "-H", "unix:///run/user/1000/docker.sock", "--user", "0:0"}); strings.Contains(got, "'") {
-		t.Errorf("quoted without need: %s", got)
-	}
-}
-
 func TestByHand_keepsSecretsToThemselves(t *testing.T) {
 	for kv, want := range map[string]string{
 		"COLOUR=red":                      "COLOUR=red",
@@ -208,7 +191,7 @@ func TestCommands_nameAnEngineThatIsNotTheUsualOne(t *testing.T) {
 		t.Fatalf("a stopped container offers %+v", list)
 	}
 	for _, c := range list {
-		if !strings.HasPrefix(c.Text, "docker -H "+shellQuote(p.endpoint.host)+" ") {
+		if !strings.HasPrefix(c.Text, sandbox.ShellLine([]string{"docker", "-H", p.endpoint.host})+" ") {
 			t.Errorf("%s: %s", c.Does, c.Text)
 		}
 	}

@@ -165,7 +165,7 @@ func (p *Provider) Describe(_ context.Context, ref sandbox.Ref) (sandbox.Descrip
 		// A sandbox like this one is handed open files when it is made, and nobody
 		// outside can enter it with the rights of a command: neither is a line
 		// that could be typed.
-		Commands: []sandbox.HandCommand{{Does: "logs", Text: "tail -n 200 '" + strings.ReplaceAll(filepath.Join(p.boxes, id, "log"), "'", `'\''`) + "'"}},
+		Commands: []sandbox.HandCommand{{Does: "logs", Text: sandbox.ShellLine([]string{"tail", "-n", "200", filepath.Join(p.boxes, id, "log")})}},
 	}
 	if m.UID == 0 {
 		d.Notes = append(d.Notes, "the workspace belongs to root, so commands run as this machine's uid 0, without capabilities; chown it to another user to avoid that")
