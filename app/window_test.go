@@ -33,10 +33,13 @@ const webviewFile = "libwebkit2gtk-4.1.so.0"
 func desktopProgram(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs(os.Getenv(desktopEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
 	missing := ""
 	if os.Getenv(desktopEnv) == "" {
 		missing = desktopEnv + " is not set; run the tests by: make go-test"
-	} else if _, err = os.Stat(path); err != nil {
+	} else if _, err := os.Stat(path); err != nil {
 		missing = err.Error()
 	}
 	for _, tool := range []string{"Xvfb", "xdotool"} {
