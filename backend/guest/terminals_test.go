@@ -13,6 +13,21 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
 )
 
+// opened opens a terminal and a view of it, which is closed at the test's end.
+func opened(t *testing.T, c *client.Client, r execenv.TerminalRequest) (execenv.Terminal, *client.TerminalView) {
+	t.Helper()
+	term, err := c.OpenTerminal(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.ViewTerminal(t.Context(), term.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Close() })
+	return term, v
+}
+
 // show reads a view until it has shown want.
 func show(t *testing.T, v *client.TerminalView, want string) {
 	t.Helper()
@@ -35,15 +50,7 @@ func TestTerminal_rights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, change...)
 			c := p.start()
-			term, err := c.OpenTerminal(t.Context(), execenv.TerminalRequest{Argv: []string{"/bin/sh"}, Cols: 80, Rows: 24})
-			if err != nil {
-				t.Fatal(err)
-			}
-			v, err := c.ViewTerminal(t.Context(), term.ID, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer v.Close()
+			_, v := opened(t, c, execenv.TerminalRequest{Argv: []string{"/bin/sh"}, Cols: 80, Rows: 24})
 			if err := v.Input(t.Context(), []byte("echo eff''ective $(grep CapEff /proc/self/status) $(grep NoNewPrivs /proc/self/status)\r")); err != nil {
 				t.Fatal(err)
 			}
@@ -68,19 +75,12 @@ func TestTerminal_rights(t *testing.T) {
 func TestTerminal_shutdown(t *testing.T) {
 	p := newPlace(t)
 	c := p.start()
-	term, err := c.OpenTerminal(t.Context(), execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c", "trap '' TERM HUP; echo up; exec sleep 7654321"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := c.ViewTerminal(t.Context(), term.ID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
+	_, v := opened(t, c, execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c", "trap '' TERM HUP; echo up; exec sleep 7654321"}})
 	show(t, v, "up")
 	if err := c.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	for err == nil {
 		_, err = v.Next(t.Context())
 	}
@@ -97,16 +97,8 @@ func TestTerminal_shutdown(t *testing.T) {
 func TestTerminal_closeKillsAll(t *testing.T) {
 	p := newPlace(t, withNamespace)
 	c := p.start()
-	term, err := c.OpenTerminal(t.Context(), execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c",
+	term, v := opened(t, c, execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c",
 		"trap '' HUP TERM; for i in 1 2 3 4 5 6 7 8; do setsid env -i /bin/sleep 7654322 </dev/null >/dev/null 2>&1 & done; echo up; while :; do /bin/sleep 7654322 & sleep 0.01; done"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := c.ViewTerminal(t.Context(), term.ID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
 	show(t, v, "up")
 	if err := c.CloseTerminal(t.Context(), term.ID); err != nil {
 		t.Errorf("CloseTerminal() = %v", err)
