@@ -1,34 +1,21 @@
 // What a person does, in a real browser against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { after, before, beforeEach, afterEach, test } from "node:test";
-import { chromium } from "playwright-core";
+import { beforeEach, afterEach, test } from "node:test";
+import { browse, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
-const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
+const browser = browse();
 
-let browser;
 let server;
 let page;
 let faults;
-
-before(async () => {
-  if (skip) return;
-  browser = await chromium.launch({
-    executablePath,
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-});
-after(async () => browser?.close());
 
 beforeEach(async () => {
   if (skip) return;
   server = await start();
   faults = [];
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
   page = await context.newPage();
   page.setDefaultTimeout(10_000);
   page.on("console", (m) => m.type() === "error" && faults.push(m.text()));

@@ -4,7 +4,8 @@ import { existsSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { audit, bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline } from "./program.mjs";
+import { bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline } from "./program.mjs";
+import { audit } from "./browser.mjs";
 
 setUp();
 

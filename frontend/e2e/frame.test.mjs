@@ -1,31 +1,16 @@
 // The frame of the screen in a real browser: list, dock, addresses, keys, palette and calls.
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
-import { after, before, beforeEach, afterEach, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { beforeEach, afterEach, test } from "node:test";
+import { audit, browse, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
-const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
-const axe = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+const browser = browse();
 
-let browser;
 let server;
 let context;
 let page;
 let faults;
-
-before(async () => {
-  if (skip) return;
-  browser = await chromium.launch({
-    executablePath,
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-});
-after(async () => browser?.close());
 
 beforeEach(async () => {
   if (skip) return;
@@ -41,7 +26,7 @@ afterEach(async () => {
 
 async function view(viewport, options = {}) {
   await context?.close();
-  context = await browser.newContext({ viewport, reducedMotion: "reduce", ...options });
+  context = await browser().newContext({ viewport, reducedMotion: "reduce", ...options });
   page = await newPage();
 }
 
@@ -376,14 +361,7 @@ for (const theme of ["light", "dark"]) {
   for (const width of [360, 1280]) {
     test(`axe finds nothing serious at ${width} px, ${theme}`, { skip, timeout: 180_000 }, async () => {
       await view({ width, height: 800 }, { colorScheme: theme, bypassCSP: true });
-      await context.addInitScript(axe);
-      const look = async (name) => {
-        const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-        const bad = violations
-          .filter((v) => ["serious", "critical"].includes(v.impact))
-          .map((v) => `${name}: ${v.id}: ${v.nodes.map((n) => `${n.target.join(" ")} ${n.any[0]?.message ?? ""}`).join("; ")}`);
-        assert.deepEqual(bad, []);
-      };
+      const look = async (name) => assert.deepEqual(await audit(page, name), []);
       server.change("s1", { archived: false, usage: { input: 5000, output: 10, cache_read: 0, cache_write: 0 }, cost_usd: 0.4 });
       await open("#/s/s1");
       await page.getByRole("button", { name: "Stop", exact: true }).waitFor();

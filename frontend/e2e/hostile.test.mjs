@@ -1,43 +1,28 @@
 // What a hostile or a flooding command must not do to the page, in a real browser:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { after, afterEach, before, beforeEach, test } from "node:test";
-import { chromium } from "playwright-core";
+import { afterEach, beforeEach, test } from "node:test";
+import { audit, browse, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
-const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const browser = browse("--enable-precise-memory-info");
 
 const usage = { input: 0, output: 0, cache_read: 0, cache_write: 0 };
 const where = { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" };
 const HTML = "<img src=x onerror=alert(1)><script>alert(2)</script><iframe src=javascript:alert(3)></iframe>";
 const EVIL = `${HTML}\x1b[31mred\x1b[0m\x1b]0;t\x07\x1b]8;;javascript:alert(1)\x07x\x1b]8;;\x07\x1b[2J\x9b31m\x9d0;t\x9c\x1bP1$q\x1b\\\x1b_app\x1b\\\u202egnp.exe`;
 
-let browser;
 let server;
 let page;
 let faults;
 let dialogs;
-
-before(async () => {
-  if (skip) return;
-  browser = await chromium.launch({
-    executablePath,
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-precise-memory-info"],
-  });
-});
-after(async () => browser?.close());
 
 beforeEach(async () => {
   if (skip) return;
   server = await start();
   faults = [];
   dialogs = [];
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
   page = await context.newPage();
   page.setDefaultTimeout(15_000);
   page.on("dialog", (d) => (dialogs.push(d.message()), d.dismiss()));
@@ -267,12 +252,7 @@ test("the timeline has no fault that axe finds, in both themes", { skip }, async
       const log = await open(id, theme);
       server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stdout", offset: 0, end: 30, data: "\x1b[31mred\x1b[34m blue\x1b[0m\n" });
       await unfold();
-      await page.evaluate(AXE); // by the debugger: the policy lets no script in
-      const found = await page.evaluate(async () => {
-        const { violations } = await globalThis.axe.run("[role=log]", { resultTypes: ["violations"] });
-        return violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 120)} ${n.any[0]?.message ?? ""}`));
-      });
-      assert.deepEqual(found, [], `${id} ${theme}`);
+      assert.deepEqual(await audit(page, `${id} ${theme}`, { within: "[role=log]", every: true }), []);
     }
   }
 });

@@ -1,31 +1,16 @@
 // The first minute and the form for a new session, in a real browser against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
-import { after, afterEach, before, beforeEach, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { afterEach, beforeEach, test } from "node:test";
+import { audit, browse, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
-const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
-const axe = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+const browser = browse();
 
-let browser;
 let server;
 let context;
 let page;
 let faults;
-
-before(async () => {
-  if (skip) return;
-  browser = await chromium.launch({
-    executablePath,
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-});
-after(async () => browser?.close());
 
 beforeEach(() => (faults = []));
 afterEach(async () => {
@@ -36,7 +21,7 @@ afterEach(async () => {
 
 async function open(hash, options = {}, view = {}) {
   server = await start(0, options);
-  context = await browser.newContext({ viewport: { width: 1100, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
+  context = await browser().newContext({ viewport: { width: 1100, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
   page = await context.newPage();
   page.setDefaultTimeout(15_000);
   page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
@@ -52,10 +37,7 @@ const sent = () => server.posts.filter((p) => p.path === "/api/v1/sessions").map
 
 /** clean fails when axe finds anything in the page. */
 async function clean(what) {
-  await page.evaluate(axe);
-  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-  const text = found.violations.map((v) => `${v.id} (${v.impact}): ${v.nodes.map((n) => `${n.target.join(" ")} ${n.failureSummary}`).join("; ")}`);
-  assert.deepEqual(text, [], what);
+  assert.deepEqual(await audit(page, what, { every: true }), []);
 }
 
 test("a session is opened by keys alone, with every choice in the request and in the command", { skip }, async () => {

@@ -1,33 +1,18 @@
 // The dock's panels, in a real browser under the content security policy:
 //   npm run build && node --test e2e/panels.test.mjs
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { after, afterEach, before, beforeEach, test } from "node:test";
-import { chromium } from "playwright-core";
+import { afterEach, beforeEach, test } from "node:test";
+import { audit, browse, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",").includes("chromium");
-const skip = !existsSync(executablePath) && !required ? `${executablePath} is not there` : false;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const browser = browse();
 
-let browser;
 let server;
 let page;
 let faults;
 
-before(async () => {
-  if (skip) return;
-  browser = await chromium.launch({
-    executablePath,
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-});
-after(async () => browser?.close());
-
 async function fresh(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  const context = await browser().newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await context.addInitScript(() => {
     window.violations = [];
@@ -76,14 +61,9 @@ async function until(holds, what) {
   assert.fail(`it never happened: ${what}`);
 }
 
-/** audit fails for what axe finds serious inside an element. */
-async function audit(selector) {
-  await page.evaluate(`${axe};0`).catch(() => {});
-  const found = await page.evaluate(async (within) => {
-    const r = await window.axe.run(within, { resultTypes: ["violations"] });
-    return r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).slice(0, 4).join(", ")}`);
-  }, selector);
-  assert.deepEqual(found, []);
+/** clean fails for what axe finds serious inside an element. */
+async function clean(within) {
+  assert.deepEqual(await audit(page, within, { within }), []);
 }
 
 test("a terminal takes keys, shows colours, and leaves nothing to hostile output", { skip }, async () => {
@@ -305,7 +285,7 @@ test("the isolation chip asks both sides", { skip }, async () => {
   const dialog = page.getByRole("dialog");
   await dialog.getByText("5 of 7 differ").waitFor();
   await dialog.getByRole("row", { name: /Host name workbench 3f2a9c01d4e7 its own names/ }).waitFor();
-  await audit("dialog");
+  await clean("dialog");
   await page.keyboard.press("Escape");
   await open("s4");
   await page.getByRole("button", { name: "no wall" }).click();
@@ -319,15 +299,15 @@ for (const colorScheme of ["light", "dark"]) {
     await open("s1/container");
     await page.locator("#panel-container").getByRole("meter", { name: "Memory" }).waitFor();
     await page.getByText("By hand, without Glovebox").click();
-    await audit("#panel-container");
+    await clean("#panel-container");
     await openTerminal();
     await page.keyboard.type("ls\n");
-    await audit("#panel-terminal");
+    await clean("#panel-terminal");
     await open("s1/files");
     await page.getByRole("treeitem", { name: "internal", exact: true }).click();
-    await audit("#panel-files");
+    await clean("#panel-files");
     await open("s1/files//workspace/internal/lexer/lexer.go");
     await page.getByRole("textbox", { name: "Text of lexer.go" }).waitFor();
-    await audit("#panel-files");
+    await clean("#panel-files");
   });
 }

@@ -5,16 +5,14 @@ import { execFile, execFileSync, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { after, afterEach, before } from "node:test";
+import { afterEach } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { chromium } from "playwright-core";
+import { browse, isThere, required } from "./browser.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 /** The program under test; GLOVEBOX names another one than was built here. */
 export const program = process.env.GLOVEBOX ?? join(here, "../../build/bin/glovebox");
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",");
 
 function works(command, ...args) {
   try {
@@ -25,7 +23,7 @@ function works(command, ...args) {
   }
 }
 const has = {
-  chromium: existsSync(executablePath),
+  chromium: isThere,
   docker: works("docker", "version", "--format", "{{.Server.Version}}"),
   bwrap: works("bwrap", "--version"),
 };
@@ -58,15 +56,8 @@ let browser;
 
 /** setUp starts one browser for the file's tests, and clears up after each of them. */
 export function setUp() {
-  before(async () => {
-    if (skip()) return;
-    browser = await chromium.launch({
-      executablePath,
-      args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-    });
-  });
+  browser = browse();
   afterEach(closeAll);
-  after(async () => browser?.close());
 }
 
 const run = promisify(execFile);
@@ -193,7 +184,7 @@ const expected = /WebSocket|ERR_(CONNECTION|SOCKET|NETWORK)_/;
 
 /** look opens the page as a person does, at the printed address. After the test nothing may have gone wrong in it. */
 export async function look(server, { at = "", allow = /^$/, ...options } = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  const context = await browser().newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
   const faults = [];
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await context.exposeFunction("violated", (what) => void faults.push(what));
@@ -246,15 +237,4 @@ export async function models(wire, content) {
   const file = join(folder("models"), "script.json");
   writeFileSync(file, JSON.stringify(content));
   return (await start(modelServer, ["--wire", wire, "--script", file])).ready.url;
-}
-
-const axe = readFileSync(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
-
-/** audit returns what axe finds serious or critical in the page. The page is one whose policy is off: axe adds styles. */
-export async function audit(page, where) {
-  await page.evaluate(`${axe};0`);
-  const found = await page.evaluate(async () => (await window.axe.run(document, { resultTypes: ["violations"] })).violations);
-  return found
-    .filter((v) => ["serious", "critical"].includes(v.impact))
-    .map((v) => `${where}: ${v.id}: ${v.nodes.map((n) => n.target.join(" ")).slice(0, 4).join(", ")}`);
 }

@@ -4,7 +4,7 @@
 // narrow what is taken: SIZES=360 THEMES=dark.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
 import { thin } from "./png.mjs";
 
 process.env.MOCK_NOW ??= "2026-05-04T10:00:00Z";
@@ -195,10 +195,7 @@ const views = {
 };
 
 await mkdir(dir, { recursive: true });
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--font-render-hinting=none"],
-});
+const browser = await launch("--hide-scrollbars", "--font-render-hinting=none");
 const easel = await browser.newPage({ viewport: { width: 256, height: 256 } });
 await easel.setContent(`<body style="margin:0">${await readFile(fileURLToPath(new URL("../public/icon.svg", import.meta.url)), "utf8")}`);
 await easel.addStyleTag({ content: "svg { width: 256px; height: 256px }" });

@@ -1,0 +1,48 @@
+// The browser that the tests of the screen drive, and what axe finds in a page of it.
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before } from "node:test";
+import { chromium } from "playwright-core";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+
+/** The parts that have to be there: without one its tests fail, and are not skipped. */
+export const required = (process.env.GLOVEBOX_TEST_REQUIRE ?? "").split(",");
+export const isThere = existsSync(executablePath);
+
+/** skip says why no test can run here, or false. */
+export const skip = !isThere && !required.includes("chromium") ? `${executablePath} is not there` : false;
+
+/** launch starts a browser that asks nobody anything. */
+export const launch = (...more) =>
+  chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", ...more],
+  });
+
+/** browse starts one browser for the tests of a file; what it returns gives that browser. */
+export function browse(...more) {
+  let browser;
+  before(async () => {
+    if (!skip) browser = await launch(...more);
+  });
+  after(async () => browser?.close());
+  return () => browser;
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/**
+ * audit returns what axe finds serious or critical in a page, or in a part of it; with every, whatever it finds.
+ * Axe itself comes in by the debugger, where the page's policy has no say, but may add styles of its own.
+ */
+export async function audit(page, where, { within = "html", every = false } = {}) {
+  await page.evaluate(`${axe};0`);
+  const found = await page.evaluate(async (part) => {
+    const { violations } = await window.axe.run(part, { resultTypes: ["violations"] });
+    return violations.map((v) => ({ ...v, nodes: v.nodes.map((n) => `${n.target.join(" ")} ${n.failureSummary ?? ""}`) }));
+  }, within);
+  return found
+    .filter((v) => every || ["serious", "critical"].includes(v.impact))
+    .map((v) => `${where}: ${v.id} (${v.impact}): ${v.nodes.join("; ")}`);
+}
