@@ -217,12 +217,15 @@ func (e *eventSocket) sendSessions(ctx context.Context) error {
 	return nil
 }
 
-func (e *eventSocket) changed(v Session) bool {
+func (e *eventSocket) changed(v Session) bool { return differs(e.sent, v.ID, v) }
+
+// differs reports whether v is not what was sent last under a key, and keeps it.
+func differs(last map[string][]byte, key string, v any) bool {
 	body, err := json.Marshal(v)
-	if err != nil || bytes.Equal(body, e.sent[v.ID]) {
+	if err != nil || bytes.Equal(body, last[key]) {
 		return false
 	}
-	e.sent[v.ID] = body
+	last[key] = body
 	return true
 }
 
@@ -230,14 +233,9 @@ func (e *eventSocket) changed(v Session) bool {
 // now, so that a window that missed a step has its end all the same.
 func (e *eventSocket) sendBuilds(ctx context.Context) error {
 	for _, b := range e.server.o.Images.Builds() {
-		body, err := json.Marshal(b)
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(body, e.built[b.Image]) {
+		if !differs(e.built, b.Image, b) {
 			continue
 		}
-		e.built[b.Image] = body
 		if err := e.send(ctx, Frame{Type: "build", Build: &b}); err != nil {
 			return err
 		}
