@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ type server struct {
 	t    testing.TB
 	data string
 	cmd  *exec.Cmd
-	log  *bytes.Buffer
+	log  *transcript
 	gone chan struct{}
 }
 
@@ -116,7 +117,7 @@ func startWith(t testing.TB, data string, env []string, args ...string) *server 
 // startCommand is start for a command that serves a data directory.
 func startCommand(t testing.TB, data string, cmd *exec.Cmd) *server {
 	t.Helper()
-	s := &server{t: t, data: data, cmd: cmd, log: &bytes.Buffer{}, gone: make(chan struct{})}
+	s := &server{t: t, data: data, cmd: cmd, log: &transcript{}, gone: make(chan struct{})}
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -140,6 +141,25 @@ func startCommand(t testing.TB, data string, cmd *exec.Cmd) *server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// A transcript holds what a process prints. It may be read while the process
+// lives.
+type transcript struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
 }
 
 // in returns the server as a subtest uses it, so that its faults are that test's.

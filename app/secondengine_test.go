@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -19,7 +18,7 @@ type ownEngine struct {
 	dir  string
 	host string // for DOCKER_HOST
 	cmd  *exec.Cmd
-	log  bytes.Buffer
+	log  transcript
 }
 
 func newOwnEngine(t *testing.T) *ownEngine {

@@ -134,13 +134,13 @@ func (d *display) colours() int {
 type windowed struct {
 	*apiClient
 	cmd  *exec.Cmd
-	log  *bytes.Buffer
+	log  *transcript
 	gone chan error
 }
 
 func openWindow(t *testing.T, program, data string, d *display, env ...string) *windowed {
 	t.Helper()
-	w := &windowed{cmd: exec.Command(program, "--data", data), log: &bytes.Buffer{}, gone: make(chan error, 1)}
+	w := &windowed{cmd: exec.Command(program, "--data", data), log: &transcript{}, gone: make(chan error, 1)}
 	w.cmd.Env = append(os.Environ(), "DISPLAY="+d.name, "WAYLAND_DISPLAY=", "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
 	w.cmd.Env = append(w.cmd.Env, env...)
 	w.cmd.Stderr = w.log
