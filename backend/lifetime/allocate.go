@@ -80,6 +80,9 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 		default:
 			return Binding{}, fmt.Errorf("%w: it is %s; release it first", ErrHeld, last.State)
 		}
+		if last.Spec.Network.Mode == "" { // of a time when that meant none
+			last.Spec.Network.Mode = sandbox.NetworkNone
+		}
 		if err := m.check(last.Spec); err != nil {
 			return Binding{}, err
 		}
