@@ -86,6 +86,7 @@ func (s *Server) table() []route {
 		{"GET", "/sessions/{id}/files", "List a directory of a sandbox, ?path=DIR, or its workspace.", nil, Listing{}, s.listFiles},
 		{"GET", "/sessions/{id}/files/view", "Show a file of a sandbox, ?path=FILE.", nil, FileView{}, s.viewFile},
 		{"GET", "/sessions/{id}/files/raw", "Download a file of a sandbox, ?path=FILE.", nil, nil, s.rawFile},
+		{"GET", "/sessions/{id}/egress", "List the last ?limit=N decisions about connections out of the sandbox, newest first.", nil, []EgressRow{}, s.listEgress},
 		{"GET", "/sessions/{id}/isolation", "Run the same probe on the host and in the sandbox.", nil, Isolation{}, s.isolation},
 		{"GET", "/sessions/{id}/exec", "Upgrade to a socket that runs one command.", ExecRequest{}, ExecResult{}, s.exec},
 	}
@@ -338,7 +339,7 @@ func sessionOf(v session.View) Session {
 		ID: v.ID, Title: v.Title, Status: v.Status, Detail: v.Detail, Model: v.Created.Model, Workspace: v.Created.Workspace,
 		Wall: v.Created.Spec.Wall, Image: v.Created.Spec.Image, Network: string(v.Created.Spec.NetworkOrDefault()),
 		User: v.Created.Spec.User, Sandbox: v.Condition, Step: v.Step, Approvals: v.Created.Approvals,
-		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
+		Allow: v.Created.Spec.Network.Allow, Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
 	}
 	out.Suspended, out.Usage, out.CostUSD = v.Suspended, v.Usage, v.CostUSD
@@ -346,11 +347,17 @@ func sessionOf(v session.View) Session {
 	if r := v.Retry; r != nil {
 		out.Retry = &Retry{Attempt: r.Attempt, Attempts: r.Attempts, At: r.At, Kind: r.Kind, Detail: r.Detail}
 	}
+	if out.Allow == nil {
+		out.Allow = []string{}
+	}
 	if out.Running == nil {
 		out.Running = []string{}
 	}
 	if v.Bound != nil {
 		out.ShortID, out.Ref = v.Bound.SandboxID, v.Bound.ExecEnvRef
+		if v.Bound.Network != "" && v.Bound.Wall != sandbox.WallLocal {
+			out.Network = v.Bound.Network
+		}
 	}
 	for _, w := range v.Waiting {
 		out.Waiting = append(out.Waiting, Waiting{CallID: w.CallID, Tool: w.Tool, Reason: w.Reason})

@@ -162,6 +162,28 @@ export interface EditDisplay {
   in_place: boolean;
 }
 
+export interface EgressDecided {
+  protocol: string;
+  host: string;
+  port: number;
+  address: string;
+  allowed: boolean;
+  reason: string;
+  count: number;
+  failed: number;
+  error: string;
+  sent: number;
+  received: number;
+  longest: number;
+  first: string;
+}
+
+export interface EgressRow {
+  seq: number;
+  at: string;
+  decided: EgressDecided;
+}
+
 export interface EnvValue {
   literal?: string;
   from_host?: string;
@@ -316,6 +338,7 @@ export type Kind =
   | "LeaseGranted"
   | "TaskHostBound"
   | "SandboxStateChanged"
+  | "EgressDecided"
   | "MessagesAppended"
   | "TaskWoken"
   | "TaskSuspended"
@@ -433,6 +456,7 @@ export type MountKind =
 
 export interface Network {
   mode?: NetworkMode;
+  allow?: string[];
 }
 
 export type NetworkMode =
@@ -544,6 +568,7 @@ export interface Session {
   wall: Wall;
   image: string;
   network: string;
+  allow: string[] | null;
   user: string;
   short_id: string;
   ref: Ref;
@@ -811,6 +836,7 @@ export interface Payloads {
   LeaseGranted: LeaseGranted;
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;
+  EgressDecided: EgressDecided;
   MessagesAppended: MessagesAppended;
   TaskWoken: TaskWoken;
   TaskSuspended: TaskSuspended;
