@@ -32,6 +32,12 @@ type names struct {
 	all map[string][][]string
 }
 
+func (n *names) set(host string, answers ...[]string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all[host] = answers
+}
+
 func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -203,7 +209,7 @@ func TestHTTP_forwardsWithoutHopByHopHeaders(t *testing.T) {
 	}))
 	defer server.Close()
 	w := newWorld(t, nil, nil, "web.test")
-	w.names.all["web.test"] = [][]string{{"127.0.0.1"}}
+	w.names.set("web.test", []string{"127.0.0.1"})
 
 	req, _ := http.NewRequest("POST", "http://web.test:"+portOf(t, server.Listener.Addr().String())+"/a%2Fb?x=1;y=2&z", strings.NewReader("sent"))
 	req.Header.Set("Proxy-Authorization", "Basic c2VjcmV0")
@@ -239,8 +245,8 @@ func TestHTTP_forwardsWithoutHopByHopHeaders(t *testing.T) {
 
 func TestHTTP_refusesWithReason(t *testing.T) {
 	w := newWorld(t, nil, nil)
-	w.names.all["db.test"] = [][]string{{"10.0.0.5"}}
-	w.names.all["both.test"] = [][]string{{"10.0.0.5", "192.168.0.1"}}
+	w.names.set("db.test", []string{"10.0.0.5"})
+	w.names.set("both.test", []string{"10.0.0.5", "192.168.0.1"})
 	for _, test := range []struct{ url, says string }{
 		{"http://db.test:5432/", "--allow db.test:5432"},
 		{"http://both.test/", "a private address"},
@@ -265,7 +271,7 @@ func TestHTTP_refusesWithReason(t *testing.T) {
 		t.Errorf("dialled %v", w.dialled)
 	}
 	// Numbers that are no address by themselves are judged as what they resolve to.
-	w.names.all["127.1"] = [][]string{{"127.0.0.1"}}
+	w.names.set("127.1", []string{"127.0.0.1"})
 	if status, _, _ := w.get("http://127.1/"); status != 403 {
 		t.Errorf("a short form of loopback: %d", status)
 	}
@@ -287,7 +293,7 @@ func TestHTTP_judgesEveryRequestAnew(t *testing.T) {
 	w := newWorld(t, nil, func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	})
-	w.names.all["rebind.test"] = [][]string{{"93.184.216.34"}, {"127.0.0.1"}, {"10.0.0.1"}}
+	w.names.set("rebind.test", []string{"93.184.216.34"}, []string{"127.0.0.1"}, []string{"10.0.0.1"})
 	if status, _, _ := w.get("http://rebind.test:" + port + "/"); status != 200 {
 		t.Fatalf("public: %d", status)
 	}
@@ -299,7 +305,7 @@ func TestHTTP_judgesEveryRequestAnew(t *testing.T) {
 			t.Errorf("resolved to an address inside: %d", status)
 		}
 	}
-	w.names.all["web.test"] = [][]string{{"93.184.216.34"}}
+	w.names.set("web.test", []string{"93.184.216.34"})
 	if status, body, _ := w.get("http://web.test/out"); status != 403 || !strings.Contains(body, "10.0.0.9") {
 		t.Errorf("a redirect to an address inside: %d %q", status, body)
 	}
@@ -325,7 +331,7 @@ func TestHTTP_dialsOnlyWhatIsAllowed(t *testing.T) {
 	w := newWorld(t, nil, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return nil, errors.New("not today")
 	})
-	w.names.all["mixed.test"] = [][]string{{"10.0.0.1", "93.184.216.34", "127.0.0.1", "93.184.216.35"}}
+	w.names.set("mixed.test", []string{"10.0.0.1", "93.184.216.34", "127.0.0.1", "93.184.216.35"})
 	if status, _, _ := w.get("http://mixed.test/"); status != 502 {
 		t.Errorf("status %d", status)
 	}
@@ -343,7 +349,7 @@ func TestOwnAddressIsNeverOpen(t *testing.T) {
 	defer server.Close()
 	own := netip.MustParseAddrPort(server.Listener.Addr().String())
 	w := newWorld(t, []netip.AddrPort{own}, nil, "127.0.0.1", "localhost", "0.0.0.0/0", "8.8.4.4")
-	w.names.all["localhost"] = [][]string{{"127.0.0.1"}}
+	w.names.set("localhost", []string{"127.0.0.1"})
 	for _, host := range []string{"127.0.0.1", "127.0.0.2", "localhost", "8.8.4.4", "0.0.0.0"} {
 		url := fmt.Sprintf("http://%s:%d/", host, own.Port())
 		if status, body, _ := w.get(url); status != 403 {
@@ -386,8 +392,8 @@ func TestCurl(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secure") }))
 	defer secure.Close()
 	w := newWorld(t, nil, nil, "web.test")
-	w.names.all["web.test"] = [][]string{{"::1", "127.0.0.1"}, {"127.0.0.1"}}
-	w.names.all["db.test"] = [][]string{{"10.0.0.5"}}
+	w.names.set("web.test", []string{"::1", "127.0.0.1"}, []string{"127.0.0.1"})
+	w.names.set("db.test", []string{"10.0.0.5"})
 	p, s := portOf(t, plain.Listener.Addr().String()), portOf(t, secure.Listener.Addr().String())
 	for _, test := range []struct {
 		name, want string

@@ -30,11 +30,17 @@ type relay struct {
 	slots    chan struct{} // a token per connection
 
 	mu      sync.Mutex
-	channel *yamux.Session // nil while the host has none open
+	channel *channel // nil while the host has none open
 	clients map[net.Conn]struct{}
 	closed  bool
 
 	work sync.WaitGroup
+}
+
+// channel is the way to the host. ready is closed once the host expects streams.
+type channel struct {
+	*yamux.Session
+	ready chan struct{}
 }
 
 func newRelay(addr string) (*relay, error) {
@@ -102,6 +108,10 @@ func (r *relay) serve(conn *net.TCPConn) {
 		noWay(conn, down)
 		return
 	}
+	select {
+	case <-channel.ready:
+	case <-channel.CloseChan():
+	}
 	stream, err := channel.OpenStream()
 	if err != nil {
 		noWay(conn, down)
@@ -154,12 +164,14 @@ func noWay(conn *net.TCPConn, why string) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// hold makes conn the channel until it ends, or another takes its place.
-func (r *relay) hold(conn io.ReadWriteCloser) error {
-	channel, err := yamux.Client(conn, wire.RelayConfig())
+// hold makes conn the channel until it ends, or another takes its place. agree
+// tells the host so: from then on whatever asks for a way out has one.
+func (r *relay) hold(conn io.ReadWriteCloser, agree func() error) error {
+	session, err := yamux.Client(conn, wire.RelayConfig())
 	if err != nil {
 		return err
 	}
+	channel := &channel{session, make(chan struct{})}
 	defer channel.Close()
 	r.mu.Lock()
 	if r.closed {
@@ -172,13 +184,16 @@ func (r *relay) hold(conn io.ReadWriteCloser) error {
 	if before != nil {
 		before.Close()
 	}
-	<-channel.CloseChan()
+	if err = agree(); err == nil {
+		close(channel.ready)
+		<-channel.CloseChan()
+	}
 	r.mu.Lock()
 	if r.channel == channel {
 		r.channel = nil
 	}
 	r.mu.Unlock()
-	return nil
+	return err
 }
 
 // close ends every connection and waits for all of them.
@@ -213,10 +228,11 @@ func (g *Guest) openRelay(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Time{})
-	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+wire.ProtocolRelay+"\r\n\r\n"); err != nil {
-		return
-	}
-	if err := g.relay.hold(conn); err != nil {
+	err = g.relay.hold(conn, func() error {
+		_, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+wire.ProtocolRelay+"\r\n\r\n")
+		return err
+	})
+	if err != nil {
 		g.log.WarnContext(r.Context(), "relay not opened", "err", err)
 	}
 }
