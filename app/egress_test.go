@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -225,9 +226,12 @@ func TestEgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer probe.Close()
+	if _, err := probe.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
 	until(t, 5*time.Second, func() error {
-		if _, err := probe.Write([]byte("x")); err != nil || strays.Load() == 0 {
-			return fmt.Errorf("no packet by UDP arrives (%v)", err)
+		if strays.Load() == 0 {
+			return errors.New("no packet by UDP arrives")
 		}
 		return nil
 	})

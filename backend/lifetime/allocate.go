@@ -42,6 +42,7 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 				return Binding{}, err
 			}
 		}
+		spec.Network.Mode = spec.NetworkOrDefault() // kept in the row, whatever the default becomes
 		return m.make(ctx, r, spec, report)
 	})
 }
