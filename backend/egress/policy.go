@@ -31,8 +31,11 @@ func newPolicy(n sandbox.Network) (policy, error) {
 // judge decides about one address that name (or an address as text) stands for.
 // kind says why it is not public, "" when it is.
 func (p policy) judge(name string, addr netip.Addr, port uint16, kind string) (ok bool, reason string) {
-	if kind == "" {
+	switch kind {
+	case "":
 		return true, "a public address"
+	case kindExample:
+		return true, kindExample
 	}
 	for _, a := range p.allow {
 		if matches(a, name, addr, port) && opens(a, kind) {
@@ -80,6 +83,7 @@ const (
 	kindMetadata    = "a cloud's metadata service"
 	kindMulticast   = "a multicast address"
 	kindReserved    = "a reserved address"
+	kindExample     = "an address for examples" // private to nobody; where a network uses them, they stand for the internet
 	kindEmbedded    = "an address that wraps another one"
 )
 
@@ -110,11 +114,11 @@ var special = []struct {
 	{netip.MustParsePrefix("224.0.0.0/4"), kindMulticast},
 	{netip.MustParsePrefix("ff00::/8"), kindMulticast},
 	{netip.MustParsePrefix("192.0.0.0/24"), kindReserved},
-	{netip.MustParsePrefix("192.0.2.0/24"), kindReserved},
+	{netip.MustParsePrefix("192.0.2.0/24"), kindExample},
 	{netip.MustParsePrefix("192.88.99.0/24"), kindReserved},
 	{netip.MustParsePrefix("198.18.0.0/15"), kindReserved},
-	{netip.MustParsePrefix("198.51.100.0/24"), kindReserved},
-	{netip.MustParsePrefix("203.0.113.0/24"), kindReserved},
+	{netip.MustParsePrefix("198.51.100.0/24"), kindExample},
+	{netip.MustParsePrefix("203.0.113.0/24"), kindExample},
 	{netip.MustParsePrefix("240.0.0.0/4"), kindReserved},
 	{netip.MustParsePrefix("::/96"), kindEmbedded},         // IPv4-compatible
 	{netip.MustParsePrefix("::ffff:0:0/96"), kindEmbedded}, // IPv4-mapped
@@ -123,8 +127,8 @@ var special = []struct {
 	{netip.MustParsePrefix("2002::/16"), kindEmbedded}, // 6to4
 	{netip.MustParsePrefix("2001::/32"), kindEmbedded}, // Teredo
 	{netip.MustParsePrefix("2001::/23"), kindReserved},
-	{netip.MustParsePrefix("2001:db8::/32"), kindReserved},
-	{netip.MustParsePrefix("3fff::/20"), kindReserved},
+	{netip.MustParsePrefix("2001:db8::/32"), kindExample},
+	{netip.MustParsePrefix("3fff::/20"), kindExample},
 }
 
 var global6 = netip.MustParsePrefix("2000::/3")

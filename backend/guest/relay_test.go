@@ -4,7 +4,9 @@ package guest_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -220,5 +222,98 @@ func TestRelay_namedToEveryProgram(t *testing.T) {
 			t.Fatalf("a terminal's environment is %q: %v", seen, err)
 		}
 		seen += string(e.Data)
+	}
+}
+
+// A client that does not read holds back its own connection and no other, and
+// takes little memory, however much is on its way.
+func TestRelay_slowReaderHoldsNobodyUp(t *testing.T) {
+	p := newPlace(t, withRelay)
+	c := p.start()
+	l, err := c.Relay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	data := make([]byte, 32<<20)
+	rand.Read(data)
+	open := func() (conn, stream net.Conn) {
+		t.Helper()
+		conn, err := net.Dial("tcp", p.cfg.Relay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if stream, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		return conn, stream
+	}
+	slow, full := open()
+	_ = full.SetWriteDeadline(time.Now().Add(time.Second))
+	n, err := full.Write(data)
+	if err == nil {
+		t.Fatal("32 MiB went where nobody reads")
+	}
+	_ = full.SetWriteDeadline(time.Time{})
+
+	quick, stream := open()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := stream.Write(data)
+		stream.Close()
+		sent <- err
+	}()
+	_ = quick.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(quick); err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("beside a slow one: %d bytes, %v", len(got), err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	stats, err := c.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.GuestMemory > 64<<20 {
+		t.Errorf("the guest holds %d MiB", stats.GuestMemory>>20)
+	}
+	go func() {
+		_, err := full.Write(data[n:])
+		full.Close()
+		sent <- err
+	}()
+	_ = slow.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(slow); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the slow one: %d bytes, %v", len(got), err)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRelay_manyAtOnce(t *testing.T) {
+	p := newPlace(t, withRelay)
+	c := p.start()
+	answering(t, c, "it")
+	const many = 500
+	conns := make([]net.Conn, many)
+	for i := range conns { // all are open before the first is answered
+		conn, err := net.Dial("tcp", p.cfg.Relay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		conns[i] = conn
+	}
+	for i, conn := range conns {
+		fmt.Fprintf(conn, "GET /%d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", i)
+	}
+	for i, conn := range conns {
+		all, err := io.ReadAll(conn)
+		if want := fmt.Sprintf("it got /%d", i); err != nil || !strings.HasSuffix(string(all), want) {
+			t.Fatalf("answer %d: %q, %v", i, all, err)
+		}
 	}
 }

@@ -25,7 +25,6 @@ type Session struct {
 	Wall       sandbox.Wall       `json:"wall"`
 	Image      string             `json:"image"`
 	Network    string             `json:"network"` // "proxy", "none" or "open"
-	Allow      []string           `json:"allow"`   // what the proxy lets through beside public addresses
 	User       string             `json:"user"`
 	ShortID    string             `json:"short_id"`
 	Ref        sandbox.Ref        `json:"ref"`

@@ -568,7 +568,6 @@ export interface Session {
   wall: Wall;
   image: string;
   network: string;
-  allow: string[] | null;
   user: string;
   short_id: string;
   ref: Ref;
