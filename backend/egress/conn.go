@@ -75,8 +75,13 @@ func newUpstream(s *service, conn net.Conn, d Decision) *upstream {
 	u := &upstream{Conn: conn, s: s, d: d}
 	u.limit.Store(int64(idleTime))
 	u.touch()
-	u.release = context.AfterFunc(s.life, func() { u.Close() })
+	made := make(chan struct{})
+	defer close(made)
 	u.idle = time.AfterFunc(idleTime, u.check)
+	u.release = context.AfterFunc(s.life, func() {
+		<-made
+		u.Close()
+	})
 	return u
 }
 
