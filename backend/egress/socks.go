@@ -79,7 +79,7 @@ func (s *service) socks(c *client) {
 
 // readSocks greets a client and reads its request. host is "" for an address of
 // an unknown type.
-func readSocks(c *client) (command byte, host string, port uint16, err error) {
+func readSocks(c io.ReadWriter) (command byte, host string, port uint16, err error) {
 	var b [256]byte
 	if _, err = io.ReadFull(c, b[:2]); err != nil {
 		return
