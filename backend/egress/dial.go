@@ -105,30 +105,65 @@ func (s *service) connect(ctx context.Context, protocol, host string, port uint1
 	d.Allowed = true
 	s.p.o.Decided(s.root, d)
 
-	dctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	var faults error
-	for _, a := range open {
-		conn, err := s.dial(dctx, netip.AddrPortFrom(a, port), len(open) > 1)
-		if err == nil {
-			d.Address = a.String()
-			return newUpstream(s, conn, d), nil
-		}
-		faults = errors.Join(faults, err)
-		if dctx.Err() != nil {
-			break
-		}
+	conn, addr, err := s.dial(ctx, open, port)
+	if err != nil {
+		return nil, s.failed(d, began, err)
 	}
-	return nil, s.failed(d, began, faults)
+	d.Address = addr.String()
+	return newUpstream(s, conn, d), nil
 }
 
-func (s *service) dial(ctx context.Context, to netip.AddrPort, several bool) (net.Conn, error) {
-	if several {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, attemptTime)
-		defer cancel()
+// dial connects to the first of several addresses that answers. The next one is
+// tried when one has failed, or beside it when it takes its time: a family of
+// addresses that leads nowhere from here costs a moment and no more.
+func (s *service) dial(ctx context.Context, addrs []netip.Addr, port uint16) (net.Conn, netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	type result struct {
+		conn net.Conn
+		addr netip.Addr
+		err  error
 	}
-	return s.p.o.Dial(ctx, "tcp", to.String())
+	results := make(chan result, len(addrs)) // room for all: nobody has to wait for us
+	var faults error
+	var won result
+	next, running := 0, 0
+	head := time.NewTimer(0)
+	defer head.Stop()
+	for next < len(addrs) || running > 0 {
+		select {
+		case <-head.C:
+			if next == len(addrs) || won.conn != nil || ctx.Err() != nil {
+				continue
+			}
+			addr := addrs[next]
+			next, running = next+1, running+1
+			go func() {
+				conn, err := s.p.o.Dial(ctx, "tcp", netip.AddrPortFrom(addr, port).String())
+				results <- result{conn, addr, err}
+			}()
+			head.Reset(headStart)
+		case r := <-results:
+			running--
+			switch {
+			case r.err != nil:
+				faults = errors.Join(faults, r.err)
+				head.Reset(0)
+			case won.conn != nil:
+				r.conn.Close()
+			default:
+				won, next = r, len(addrs)
+				cancel() // the others
+			}
+		}
+		if ctx.Err() != nil {
+			next = len(addrs)
+		}
+	}
+	if won.conn != nil {
+		return won.conn, won.addr, nil
+	}
+	return nil, netip.Addr{}, errors.Join(faults, ctx.Err())
 }
 
 // judge is the policy with what this machine is.

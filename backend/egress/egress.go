@@ -36,11 +36,11 @@ const (
 	headerTime  = 30 * time.Second // for a client to say what it wants
 	keepTime    = 2 * time.Minute  // for it to make its next request
 	resolveTime = 10 * time.Second
-	dialTime    = 20 * time.Second // over all addresses of a name
-	attemptTime = 8 * time.Second  // for one of several
-	idleTime    = 15 * time.Minute // without a byte in either direction
-	leaveTime   = time.Minute      // the same, once the client has closed its side
-	stallTime   = 30 * time.Second // for one write to a client that has closed its side
+	dialTime    = 20 * time.Second       // over all addresses of a name
+	headStart   = 300 * time.Millisecond // of one address before the next is tried beside it
+	idleTime    = 15 * time.Minute       // without a byte in either direction
+	leaveTime   = time.Minute            // the same, once the client has closed its side
+	stallTime   = 30 * time.Second       // for one write to a client that has closed its side
 )
 
 // The protocols of a Decision.

@@ -344,6 +344,30 @@ func TestHTTP_dialsOnlyWhatIsAllowed(t *testing.T) {
 	}
 }
 
+func TestHTTP_anAddressThatLeadsNowhereCostsAMoment(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }))
+	defer server.Close()
+	w := newWorld(t, nil, func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasPrefix(addr, "[") {
+			<-ctx.Done() // packets into the dark
+			return nil, ctx.Err()
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	})
+	w.names.set("both.test", []string{"2606:4700::1", "2606:4700::2", "93.184.216.34"})
+	began := time.Now()
+	if status, body, _ := w.get("http://both.test/"); status != 200 || body != "here" {
+		t.Errorf("%d %q", status, body)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	w.await("end", func() bool { return len(w.ended) == 1 })
+	if w.ended[0].Address != "93.184.216.34" {
+		t.Errorf("ended %+v", w.ended[0])
+	}
+}
+
 func TestOwnAddressIsNeverOpen(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,8 +13,13 @@ import (
 
 // written collects what an egressLog writes, by session.
 func written() (*egressLog, *[]task.EgressDecided) {
+	var mu sync.Mutex
 	var all []task.EgressDecided
-	return newEgressLog(func(_ string, e task.EgressDecided) { all = append(all, e) }), &all
+	return newEgressLog(func(_ string, e task.EgressDecided) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, e)
+	}), &all
 }
 
 func TestEgressLog_countsEqualDecisions(t *testing.T) {
