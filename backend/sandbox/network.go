@@ -50,16 +50,20 @@ func (s Spec) validateNetwork() error {
 }
 
 // NetworkOrDefault returns the network mode, or the wall's default when none is
-// named: NetworkOpen on the local wall, which has no other, else DefaultNetwork.
+// named: NetworkOpen where the network is not ours to close, on the local wall and
+// a remote one, else DefaultNetwork.
 func (s Spec) NetworkOrDefault() NetworkMode {
 	switch {
 	case s.Network.Mode != "":
 		return s.Network.Mode
-	case s.Wall == WallLocal:
+	case !s.networkIsOurs():
 		return NetworkOpen
 	}
 	return DefaultNetwork
 }
+
+// networkIsOurs says whether a wall's network is what a Spec says.
+func (s Spec) networkIsOurs() bool { return s.Wall != WallLocal && s.Wall != WallRemote }
 
 // Allow is one entry of Network.Allow: a host that may be reached although its
 // address is not public. Exactly one of Name, Suffix and Prefix is set.

@@ -70,6 +70,7 @@ func TestSpecNetwork(t *testing.T) {
 	}{
 		{"nothing named", sandbox.Spec{}, sandbox.NetworkProxy, ""},
 		{"on the host itself", sandbox.Spec{Wall: sandbox.WallLocal}, sandbox.NetworkOpen, ""},
+		{"on another's machine", sandbox.Spec{Wall: sandbox.WallRemote}, sandbox.NetworkOpen, ""},
 		{"none", sandbox.Spec{Network: sandbox.Network{Mode: "none"}}, sandbox.NetworkNone, ""},
 		{"allowed by the default mode", sandbox.Spec{Network: sandbox.Network{Allow: []string{"db:5432"}}}, sandbox.NetworkProxy, ""},
 		{"unknown mode", sandbox.Spec{Network: sandbox.Network{Mode: "bridge"}}, "bridge", "network.mode"},

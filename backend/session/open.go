@@ -67,7 +67,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if spec.User == "" {
 		spec.User = s.o.Default.Spec.User
 	}
-	if spec.Wall != sandbox.WallLocal {
+	if spec.Wall != sandbox.WallLocal && spec.Wall != sandbox.WallRemote {
 		configured := s.o.Default.Spec.Network
 		if spec.Network.Mode == "" {
 			spec.Network.Mode = configured.Mode
