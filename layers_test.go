@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"backend/session"},
 	{"backend/agent"},
 	{"backend/tools"},
-	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
+	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/egress", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},
 	{"backend/guest/process", "backend/guest/journal", "backend/files", "backend/sandbox/mountcheck"},

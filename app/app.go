@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/config"
+	"github.com/glovebox-dev/glovebox/backend/egress"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/execenv/container"
 	"github.com/glovebox-dev/glovebox/backend/execenv/local"
@@ -52,6 +54,7 @@ type App struct {
 	docker   *docker.Provider
 	images   *images
 	bwrap    *namespace.Provider
+	egress   *egress.Proxy
 	lifetime *lifetime.Manager
 	local    *localBinder
 	host     *local.Env // what a sandbox is compared with
@@ -108,7 +111,13 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.egress = egress.New(egress.Options{
+		Decided: func(root string, d egress.Decision) { a.sessions.EgressDecided(root, d) },
+		Ended:   func(root string, d egress.Decision) { a.sessions.EgressEnded(root, d) },
+		Own:     a.own, Log: a.log,
+	})
 	a.lifetime = lifetime.New(lifetime.Options{
+		Egress:    a.egress,
 		Providers: map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: a.docker, sandbox.WallNamespace: a.bwrap},
 		Ledger:    a.store,
 		Secret:    a.identity.secret,
@@ -147,6 +156,17 @@ func (a *App) build() error {
 
 // URL returns the address of the server, without its token.
 func (a *App) URL() string { return "http://" + a.listener.Addr().String() }
+
+// own is what no sandbox may reach, whatever it is allowed.
+func (a *App) own() []netip.AddrPort {
+	if a.listener == nil {
+		return nil
+	}
+	if tcp, ok := a.listener.Addr().(*net.TCPAddr); ok {
+		return []netip.AddrPort{tcp.AddrPort()}
+	}
+	return nil
+}
 
 // Run serves until ctx ends. Then running turns are stopped and recorded,
 // sandboxes are kept, stopped or released as the configuration says, and
@@ -228,6 +248,9 @@ func (a *App) close() error {
 	}
 	if a.lifetime != nil {
 		errs = append(errs, a.lifetime.Close())
+	}
+	if a.sessions != nil {
+		a.sessions.FlushEgress()
 	}
 	if a.images != nil {
 		errs = append(errs, a.images.close())

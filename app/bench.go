@@ -60,6 +60,16 @@ func (c *cli) benchInsideCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
+			Use: "fetch N URL PROXY", Short: "Time requests", Args: cobra.ExactArgs(3),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				n, err := strconv.Atoi(args[0])
+				if err != nil {
+					return usageError{err}
+				}
+				return bench.Fetch(cmd.Context(), c.out, n, args[1], args[2])
+			},
+		},
+		&cobra.Command{
 			Use: "stamp N MILLISECONDS", Short: "Print the time again and again", Args: cobra.ExactArgs(2),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				n, err1 := strconv.Atoi(args[0])

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
@@ -131,6 +133,10 @@ func (p *printer) event(e task.Event) {
 	case *task.SandboxStateChanged:
 		if v.Condition.Cause != "" {
 			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
+		}
+	case *task.EgressDecided:
+		if !v.Allowed && v.Host != "" {
+			p.line("", nil, "• refused %s: %s", printable(net.JoinHostPort(v.Host, strconv.Itoa(int(v.Port)))), printable(v.Reason))
 		}
 	case *task.TaskSuspended:
 		if p.user && v.Reason == task.TurnFailed { // a run says it as its error

@@ -23,7 +23,7 @@ import (
 type runFlags struct {
 	wall, image, workspace, model, agent, network, user, approvals string
 	resources                                                      map[string]string
-	mounts                                                         []string
+	mounts, allow                                                  []string
 	json, keep                                                     bool
 }
 
@@ -53,7 +53,8 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
 	fl.StringVar(&f.model, "model", "", modelForms+" (default as configured, else demo)")
 	fl.StringVar(&f.agent, "agent", "", "main (default), explore or plan; the last two only read")
-	fl.StringVar(&f.network, "network", "", "none (default) or open")
+	fl.StringVar(&f.network, "network", "", "proxy (default), none, or open (no isolation of the network)")
+	fl.StringArrayVar(&f.allow, "allow", nil, "let the proxy reach `HOST[:PORT]` although it is not public; a name, *.DOMAIN, an address or a network")
 	fl.StringVar(&f.user, "user", "", "host (default), image or root")
 	fl.StringToStringVar(&f.resources, "limit", nil, "`limits` such as memory=2g,cpus=2,pids=512")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "a further mount as `JSON`: {\"source\":\"/dir\",\"target\":\"/dir\",\"mode\":\"ro\"}")
@@ -69,7 +70,7 @@ func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
 		Goal: goal, Model: f.model, Agent: f.agent, Approvals: task.Approvals(f.approvals),
 		Spec: sandbox.Spec{
 			Wall: sandbox.Wall(f.wall), Image: f.image, User: f.user,
-			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network)}, Resources: f.resources,
+			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network), Allow: f.allow}, Resources: f.resources,
 		},
 	}
 	if r.Goal == "" {

@@ -48,8 +48,8 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	walls := []httpapi.WallInfo{
-		{Wall: sandbox.WallDocker, Worth: "A container: own files, processes and no network. The kernel is shared with this machine."},
-		{Wall: sandbox.WallNamespace, Worth: "Linux namespaces over a root of their own, no network. No images; the kernel is shared with this machine."},
+		{Wall: sandbox.WallDocker, Worth: "A container: own files and processes, no network interface. The kernel is shared with this machine."},
+		{Wall: sandbox.WallNamespace, Worth: "Linux namespaces over a root of their own, no network interface. No images; the kernel is shared with this machine."},
 		{Wall: sandbox.WallLocal, Available: true, Detail: "always there, never chosen by itself",
 			Worth: "No isolation: commands run on this machine as you. Writes are fenced to the workspace and calls ask first."},
 	}

@@ -68,6 +68,7 @@ var measurements = []measurement{
 	{"output", (*bench).output},
 	{"first-byte", (*bench).firstByte},
 	{"terminal", (*bench).terminal},
+	{"network", (*bench).network},
 	{"glob", (*bench).glob},
 	{"grep", (*bench).grep},
 	{"stop", (*bench).stop},

@@ -39,11 +39,16 @@ const openTime = 2 * time.Minute
 // until its sandbox was bound, as the events socket tells it. Once there is an
 // id the session has to be closed, whatever the error.
 func openSession(ctx context.Context, api API, wall sandbox.Wall) (id string, took time.Duration, err error) {
+	return openSpec(ctx, api, sandbox.Spec{Wall: wall})
+}
+
+// openSpec is openSession for more than a wall.
+func openSpec(ctx context.Context, api API, spec sandbox.Spec) (id string, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
 	began := time.Now()
 	var a httpapi.Accepted
-	if err := api.Call(ctx, "POST", "/sessions", httpapi.OpenRequest{Title: "benchmark", Spec: sandbox.Spec{Wall: wall}}, &a); err != nil {
+	if err := api.Call(ctx, "POST", "/sessions", httpapi.OpenRequest{Title: "benchmark", Spec: spec}, &a); err != nil {
 		return "", 0, fmt.Errorf("open a session: %w", err)
 	}
 	err = api.Follow(ctx, a.SessionID, func(f httpapi.Frame) error {

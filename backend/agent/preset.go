@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
@@ -75,7 +76,7 @@ func (p Preset) Tools(all *tools.Set) *tools.Set {
 type Place struct {
 	Name    string // "a sealed container"
 	Workdir string
-	Network bool
+	Network sandbox.Network
 	Host    bool // the person's own machine, with nothing in between
 }
 
@@ -88,8 +89,16 @@ func (p Preset) System(at Place, all *tools.Set) string {
 	switch {
 	case at.Host:
 		b.WriteString("Nothing lies between your commands and the person's files: whatever you do there is done. Leave alone what is outside the workspace.\n")
-	case at.Network:
+	case at.Network.Mode == sandbox.NetworkOpen:
 		b.WriteString("It has a network. What you change outside the workspace is lost with the sandbox.\n")
+	case at.Network.Mode == sandbox.NetworkProxy:
+		b.WriteString("It has no network interface. Programs reach the internet through a proxy, which http_proxy, https_proxy and all_proxy name already (HTTP and SOCKS5, TCP alone): " +
+			"there is no DNS, UDP or ping inside, and a program that ignores these variables reaches nothing. " +
+			"Public addresses are allowed; private ones and those of the person's machine are refused with 403 and a reason")
+		if len(at.Network.Allow) > 0 {
+			fmt.Fprintf(&b, ", except %s", strings.Join(at.Network.Allow, ", "))
+		}
+		b.WriteString(". Only the person can change that. What you change outside the workspace is lost with the sandbox.\n")
 	default:
 		b.WriteString("It has no network: nothing can be downloaded, and no address outside answers. What you change outside the workspace is lost with the sandbox.\n")
 	}

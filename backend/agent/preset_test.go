@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
@@ -54,8 +55,10 @@ func TestPreset_system(t *testing.T) {
 		has, lack []string
 	}{
 		{main, agent.Place{Name: "a sealed container", Workdir: "/w"}, []string{"a sealed container", "workspace is /w", "no network", "lost with the sandbox", "Read, Write, Edit, Glob, Grep, Bash."}, []string{"person's files"}},
-		{main, agent.Place{Name: "a sealed container", Workdir: "/w", Network: true}, []string{"has a network"}, []string{"no network"}},
-		{main, agent.Place{Name: "the person's own machine", Workdir: "/w", Network: true, Host: true}, []string{"own machine", "person's files"}, []string{"sandbox"}},
+		{main, agent.Place{Name: "a sealed container", Workdir: "/w", Network: sandbox.Network{Mode: sandbox.NetworkOpen}}, []string{"has a network"}, []string{"no network"}},
+		{main, agent.Place{Name: "a sealed container", Workdir: "/w", Network: sandbox.Network{Mode: sandbox.NetworkProxy, Allow: []string{"db.corp:5432"}}},
+			[]string{"through a proxy", "except db.corp:5432"}, []string{"nothing can be downloaded", "has a network."}},
+		{main, agent.Place{Name: "the person's own machine", Workdir: "/w", Host: true}, []string{"own machine", "person's files"}, []string{"sandbox"}},
 		{plan, agent.Place{Name: "a sealed container", Workdir: "/w"}, []string{"Your tools: Read, Glob, Grep. ", "plan a change"}, []string{"Bash"}},
 	} {
 		got := tt.preset.System(tt.place, all)

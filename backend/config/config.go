@@ -38,7 +38,8 @@ type Sandbox struct {
 	Wall      string            `toml:"wall"`    // docker where an engine answers, else namespace
 	Image     string            `toml:"image"`   // the tiny image
 	User      string            `toml:"user"`    // host
-	Network   string            `toml:"network"` // none
+	Network   string            `toml:"network"` // proxy, none or open; proxy
+	Allow     []string          `toml:"allow"`   // what the proxy lets through beside public addresses
 	Resources map[string]string `toml:"resources"`
 }
 
@@ -86,7 +87,7 @@ func (c Config) validate() error {
 	err := c.Spec().Validate()
 	var field *sandbox.FieldError
 	if errors.As(err, &field) {
-		return &sandbox.FieldError{Field: "sandbox." + strings.TrimSuffix(field.Field, ".mode"), Reason: field.Reason}
+		return &sandbox.FieldError{Field: "sandbox." + strings.TrimSuffix(strings.Replace(field.Field, "network.allow", "allow", 1), ".mode"), Reason: field.Reason}
 	}
 	if _, err := sandbox.ParseResources(c.Sandbox.Resources); err != nil {
 		if errors.As(err, &field) {
@@ -101,7 +102,7 @@ func (c Config) validate() error {
 func (c Config) Spec() sandbox.Spec {
 	return sandbox.Spec{
 		Wall: sandbox.Wall(c.Sandbox.Wall), Image: c.Sandbox.Image, User: c.Sandbox.User,
-		Network: sandbox.Network{Mode: sandbox.NetworkMode(c.Sandbox.Network)}, Resources: c.Sandbox.Resources,
+		Network: sandbox.Network{Mode: sandbox.NetworkMode(c.Sandbox.Network), Allow: c.Sandbox.Allow}, Resources: c.Sandbox.Resources,
 	}
 }
 

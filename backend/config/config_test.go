@@ -22,11 +22,11 @@ func write(t *testing.T, text string) string {
 }
 
 func TestLoad(t *testing.T) {
-	got, err := Load(write(t, "model = \"demo\"\n[sandbox]\nwall = \"docker\"\nnetwork = \"open\"\n[sandbox.resources]\nmemory = \"1g\"\n"), true)
+	got, err := Load(write(t, "model = \"demo\"\n[sandbox]\nwall = \"docker\"\nnetwork = \"proxy\"\nallow = [\"db.corp:5432\"]\n[sandbox.resources]\nmemory = \"1g\"\n"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Config{Model: "demo", Sandbox: Sandbox{Wall: "docker", Network: "open", Resources: map[string]string{"memory": "1g"}}}
+	want := Config{Model: "demo", Sandbox: Sandbox{Wall: "docker", Network: "proxy", Allow: []string{"db.corp:5432"}, Resources: map[string]string{"memory": "1g"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load() (-want +got)\n%s", diff)
 	}
@@ -37,7 +37,9 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 		{"unknown key", "modle = \"demo\"\n", "modle"},
 		{"unknown nested key", "[sandbox]\nimagine = \"x\"\n", "sandbox.imagine"},
 		{"wall", "[sandbox]\nwall = \"moat\"\n", "sandbox.wall"},
-		{"network", "[sandbox]\nnetwork = \"proxy\"\n", "sandbox.network"},
+		{"network", "[sandbox]\nnetwork = \"bridge\"\n", "sandbox.network"},
+		{"allow", "[sandbox]\nallow = [\"db.corp:5432\", \"http://db.corp\"]\n", "sandbox.allow[1]"},
+		{"allow without a proxy", "[sandbox]\nnetwork = \"none\"\nallow = [\"db.corp\"]\n", "sandbox.allow"},
 		{"resource", "[sandbox.resources]\nmemory = \"2 gigs\"\n", "sandbox.resources.memory"},
 		{"model without a vendor", "[[models]]\nname = \"gpt\"\n", "models[0].name"},
 		{"model twice", "[[models]]\nname = \"openai:a\"\n[[models]]\nname = \"openai:a\"\n", "models[1].name"},

@@ -34,6 +34,9 @@ func commandEnv(inherited []string, u user, cfg wire.GuestConfig) []string {
 	env.set("GIT_CONFIG_COUNT=1")
 	env.set("GIT_CONFIG_KEY_0=safe.directory")
 	env.set("GIT_CONFIG_VALUE_0=*")
+	if cfg.Relay != "" {
+		env.proxy("http://" + cfg.Relay)
+	}
 	for _, kv := range cfg.Env {
 		env.set(kv)
 	}
@@ -55,6 +58,17 @@ func (e *environment) set(kv string) {
 		}
 	}
 	*e = append(*e, kv)
+}
+
+// proxy points programs at the relay, in both of the spellings that they look
+// for. What is inside the sandbox is reached without it.
+func (e *environment) proxy(url string) {
+	for name, value := range map[string]string{
+		"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": "localhost,127.0.0.1,::1",
+	} {
+		e.set(name + "=" + value)
+		e.set(strings.ToLower(name) + "=" + value)
+	}
 }
 
 func (e *environment) setDefault(kv string) {

@@ -57,6 +57,7 @@ type Guest struct {
 	effects  effects
 	memory   *memory
 	watches  chan struct{} // a token per open watch
+	relay    *relay        // nil when nothing leaves the sandbox
 
 	stop     chan struct{} // closed by a request to shut down
 	stopOnce sync.Once
@@ -113,6 +114,12 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 		return nil, err
 	}
 	undo = append(undo, func() { socket.Close() })
+	if cfg.Relay != "" {
+		if g.relay, err = newRelay(cfg.Relay); err != nil {
+			return nil, err
+		}
+		undo = append(undo, g.relay.close)
+	}
 
 	rootByChoice := cfg.User == "root" && cfg.Tag == wire.TagGroup && u.uid == 0
 	warning, err := lower(u, rootByChoice)
@@ -245,6 +252,9 @@ func (g *Guest) close(ctx context.Context, server *http.Server) error {
 	defer done()
 	if err := server.Shutdown(last); err != nil {
 		server.Close()
+	}
+	if g.relay != nil {
+		g.relay.close()
 	}
 	g.listener.Close()
 	g.table.Close()

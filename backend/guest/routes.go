@@ -35,6 +35,9 @@ func (g *Guest) routes() http.Handler {
 	mux.HandleFunc("DELETE "+wire.PathTerminal, g.closeTerminal)
 	mux.HandleFunc("GET "+wire.PathView, g.viewTerminal)
 
+	if g.relay != nil {
+		mux.HandleFunc("GET "+wire.PathRelay, g.openRelay)
+	}
 	if g.files != nil {
 		g.fileRoutes(mux)
 	}

@@ -24,7 +24,7 @@ type Session struct {
 	Workspace  string             `json:"workspace"`
 	Wall       sandbox.Wall       `json:"wall"`
 	Image      string             `json:"image"`
-	Network    string             `json:"network"`
+	Network    string             `json:"network"` // "proxy", "none" or "open"
 	User       string             `json:"user"`
 	ShortID    string             `json:"short_id"`
 	Ref        sandbox.Ref        `json:"ref"`

@@ -85,6 +85,7 @@ func (s *Server) table() []route {
 		{"GET", "/sessions/{id}/files", "List a directory of a sandbox, ?path=DIR, or its workspace.", nil, Listing{}, s.listFiles},
 		{"GET", "/sessions/{id}/files/view", "Show a file of a sandbox, ?path=FILE.", nil, FileView{}, s.viewFile},
 		{"GET", "/sessions/{id}/files/raw", "Download a file of a sandbox, ?path=FILE.", nil, nil, s.rawFile},
+		{"GET", "/sessions/{id}/egress", "List the last ?limit=N decisions about connections out of the sandbox, newest first.", nil, []EgressRow{}, s.listEgress},
 		{"GET", "/sessions/{id}/isolation", "Run the same probe on the host and in the sandbox.", nil, Isolation{}, s.isolation},
 		{"GET", "/sessions/{id}/exec", "Upgrade to a socket that runs one command.", ExecRequest{}, ExecResult{}, s.exec},
 	}
@@ -350,6 +351,9 @@ func sessionOf(v session.View) Session {
 	}
 	if v.Bound != nil {
 		out.ShortID, out.Ref = v.Bound.SandboxID, v.Bound.ExecEnvRef
+		if v.Bound.Network != "" && v.Bound.Wall != sandbox.WallLocal {
+			out.Network = v.Bound.Network
+		}
 	}
 	for _, w := range v.Waiting {
 		out.Waiting = append(out.Waiting, Waiting{CallID: w.CallID, Tool: w.Tool, Reason: w.Reason})

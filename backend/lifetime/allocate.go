@@ -31,6 +31,7 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 				return Binding{}, err
 			}
 		}
+		spec.Network.Mode = spec.NetworkOrDefault() // kept in the row, whatever the default becomes
 		return m.make(ctx, r, spec, report)
 	})
 }
@@ -57,6 +58,9 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 		case sandbox.StateFailed, sandbox.StateReleased, sandbox.StateDetached: // a detached one is its user's
 		default:
 			return Binding{}, fmt.Errorf("%w: it is %s; release it first", ErrHeld, last.State)
+		}
+		if last.Spec.Network.Mode == "" { // of a time when that meant none
+			last.Spec.Network.Mode = sandbox.NetworkNone
 		}
 		if err := m.check(last.Spec); err != nil {
 			return Binding{}, err

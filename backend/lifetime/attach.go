@@ -211,6 +211,9 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	}
 
 	m.mu.Lock()
+	if r.client != c {
+		r.dropRelayLocked()
+	}
 	r.client, r.hello = c, hello
 	m.mu.Unlock()
 	if old != nil {
@@ -221,5 +224,6 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 		return Binding{}, err
 	}
 	*rec = next
+	m.holdRelay(r)
 	return Binding{Record: next, Ref: next.Ref, ShortID: next.ShortID, Workdir: next.Workdir, Hello: hello}, nil
 }

@@ -33,6 +33,7 @@ type Options struct {
 	Providers map[sandbox.Wall]sandbox.Provider
 	Ledger    Ledger
 	Secret    []byte // guests' keys are derived from it
+	Egress    Egress // of sandboxes in mode proxy; nil leaves them without a way out
 	Log       *slog.Logger
 
 	// Observe is told of every change of an observed condition's value or
@@ -56,6 +57,7 @@ type Manager struct {
 	providers map[sandbox.Wall]sandbox.Provider
 	ledger    Ledger
 	secret    []byte
+	egress    Egress
 	log       *slog.Logger
 	observe   func(string, sandbox.Record, sandbox.Condition, string)
 
@@ -69,9 +71,10 @@ type Manager struct {
 
 	mu sync.Mutex
 
-	roots   map[string]*root
-	running bool
-	closed  bool
+	roots     map[string]*root
+	reopening map[sandbox.Wall]bool // relays of a wall are being opened again
+	running   bool
+	closed    bool
 }
 
 // New returns a Manager that knows nothing until Run has read the ledger, but
@@ -86,12 +89,14 @@ func New(o Options) *Manager {
 		providers: o.Providers,
 		ledger:    o.Ledger,
 		secret:    o.Secret,
+		egress:    o.Egress,
 		log:       log.With("component", "lifetime"),
 		observe:   o.Observe,
 		ready:     make(chan struct{}),
 		life:      life,
 		end:       end,
 		roots:     make(map[string]*root),
+		reopening: make(map[sandbox.Wall]bool),
 	}
 }
 

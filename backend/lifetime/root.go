@@ -31,6 +31,10 @@ type root struct {
 	untold  []change // for Options.Observe, in order
 	telling bool     // a goroutine is handing untold over
 
+	relay    context.CancelFunc // ends the relay that is held by client; nil when none is
+	reopen   time.Duration      // pause after the last attempt to reopen it
+	reopenAt time.Time          // not before
+
 	looking bool // a goroutine looks at the engine on an event
 	again   bool // another event came meanwhile, or one came during an operation
 }
@@ -166,6 +170,7 @@ func (m *Manager) dropChannel(r *root) {
 	m.mu.Lock()
 	c := r.client
 	r.client, r.hello = nil, wire.Hello{}
+	r.dropRelayLocked()
 	m.mu.Unlock()
 	if c != nil {
 		c.Close()

@@ -194,6 +194,7 @@ func (m *Manager) sweep(ctx context.Context, w sandbox.Wall, reap bool) bool {
 		}
 	}
 	m.lookAll(ctx, differ)
+	m.reopenRelays(w)
 	if reap {
 		m.reap(ctx, w, p, found)
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/yamux"
+
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/wire"
@@ -389,10 +391,22 @@ func serveGuest(c net.Conn, hello wire.Hello) {
 	if _, err := c.Write(append(greeting, '\n')); err != nil {
 		return
 	}
+	l := &oneListener{conn: c, closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+wire.PathHello, func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(hello) })
 	mux.HandleFunc("GET "+wire.PathStats, func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(wire.Stats{PIDs: 7}) })
-	l := &oneListener{conn: c, closed: make(chan struct{})}
+	mux.HandleFunc("GET "+wire.PathRelay, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer l.Close() // nothing else comes by this connection
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+wire.ProtocolRelay+"\r\n\r\n")
+		if session, err := yamux.Client(conn, wire.RelayConfig()); err == nil {
+			<-session.CloseChan()
+			session.Close()
+		}
+	})
 	s := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnState: func(_ net.Conn, s http.ConnState) {
 		if s == http.StateClosed {
 			l.Close()

@@ -42,24 +42,6 @@ type EnvValue struct {
 	FromHost string `json:"from_host,omitempty"`
 }
 
-// NetworkMode says what a sandbox can reach.
-type NetworkMode string
-
-// The network modes. NetworkProxy is refused by name until the relay exists.
-const (
-	NetworkNone  NetworkMode = "none"
-	NetworkProxy NetworkMode = "proxy"
-	NetworkOpen  NetworkMode = "open"
-)
-
-// DefaultNetwork is the mode of a Spec that names none.
-const DefaultNetwork = NetworkNone
-
-// Network is a sandbox's network policy.
-type Network struct {
-	Mode NetworkMode `json:"mode,omitempty"`
-}
-
 // Mode says whether a mount can be written.
 type Mode string
 
@@ -114,12 +96,8 @@ func (s Spec) Validate() error {
 	default:
 		return &FieldError{"user", fmt.Sprintf("unknown user %q; choose host, image or root", s.User)}
 	}
-	switch s.Network.Mode {
-	case "", NetworkNone, NetworkOpen:
-	case NetworkProxy:
-		return &FieldError{"network.mode", "proxy is not available in this version; choose none or open"}
-	default:
-		return &FieldError{"network.mode", fmt.Sprintf("unknown mode %q; choose none or open", s.Network.Mode)}
+	if err := s.validateNetwork(); err != nil {
+		return err
 	}
 	if s.Workdir != "" {
 		if reason := targetFault(s.Workdir); reason != "" {
@@ -204,12 +182,4 @@ func (s Spec) WorkdirOrDefault() string {
 		return DefaultWorkdir
 	}
 	return s.Workdir
-}
-
-// NetworkOrDefault returns the network mode, or DefaultNetwork when none is named.
-func (s Spec) NetworkOrDefault() NetworkMode {
-	if s.Network.Mode == "" {
-		return DefaultNetwork
-	}
-	return s.Network.Mode
 }

@@ -67,8 +67,16 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if spec.User == "" {
 		spec.User = s.o.Default.Spec.User
 	}
-	if spec.Network.Mode == "" {
-		spec.Network = s.o.Default.Spec.Network
+	if spec.Wall != sandbox.WallLocal && spec.Wall != sandbox.WallRemote {
+		configured := s.o.Default.Spec.Network
+		if spec.Network.Mode == "" {
+			spec.Network.Mode = configured.Mode
+		}
+		// Named, so that the log means the same when the default is another.
+		spec.Network.Mode = spec.NetworkOrDefault()
+		if spec.Network.Mode == sandbox.NetworkProxy && spec.Network.Allow == nil {
+			spec.Network.Allow = configured.Allow
+		}
 	}
 	if spec.Resources == nil {
 		spec.Resources = s.o.Default.Spec.Resources

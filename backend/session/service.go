@@ -69,9 +69,10 @@ type Defaults struct {
 // Service is described at the package. It is made by New, started by Run and
 // ended by the end of Run's context.
 type Service struct {
-	o     Options
-	views *views
-	live  *liveBuffers
+	o      Options
+	views  *views
+	live   *liveBuffers
+	egress *egressLog
 
 	mu      sync.Mutex
 	drivers map[string]*driver
@@ -87,7 +88,9 @@ func New(o Options) *Service {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "session")
-	return &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, own: map[string]struct{}{}}
+	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, own: map[string]struct{}{}}
+	s.egress = newEgressLog(s.recordEgress)
+	return s
 }
 
 // Run takes up every session whose log stops in the middle of something, and

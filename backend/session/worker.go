@@ -286,13 +286,16 @@ func placeOf(st *task.State) agent.Place {
 	spec := st.Created.Spec
 	at := agent.Place{
 		Name: "a sealed container", Workdir: spec.WorkdirOrDefault(),
-		Network: st.Bound != nil && st.Bound.Network == string(sandbox.NetworkOpen),
+		Network: sandbox.Network{Mode: sandbox.NetworkNone, Allow: spec.Network.Allow},
+	}
+	if st.Bound != nil {
+		at.Network.Mode = sandbox.NetworkMode(st.Bound.Network)
 	}
 	switch spec.Wall {
 	case sandbox.WallNamespace:
 		at.Name = "a sealed sandbox of Linux namespaces"
 	case sandbox.WallLocal:
-		at = agent.Place{Name: "the person's own machine", Workdir: st.Created.Workspace, Network: true, Host: true}
+		at = agent.Place{Name: "the person's own machine", Workdir: st.Created.Workspace, Host: true}
 	}
 	return at
 }

@@ -14,10 +14,13 @@ type Query struct {
 	After      int64  // only events with a greater seq
 	RootTaskID string // only of this tree
 	TaskID     string // only of this task
-	Limit      int    // at most so many; 0 for all
+	Kind       task.Kind
+	Newest     bool // the last ones, in reverse order
+	Limit      int  // at most so many; 0 for all
 }
 
-// Events returns the events that q selects, in the order of their seqs.
+// Events returns the events that q selects, in the order of their seqs or in
+// reverse.
 func (s *Store) Events(ctx context.Context, q Query) ([]task.Event, error) {
 	events, err := s.selectEvents(ctx, q)
 	if err != nil {
@@ -34,6 +37,13 @@ func (s *Store) selectEvents(ctx context.Context, q Query) (events []task.Event,
 	if q.TaskID != "" {
 		where, args = where+` AND e.task_id = ?`, append(args, q.TaskID)
 	}
+	if q.Kind != "" {
+		where, args = where+` AND e.kind = ?`, append(args, string(q.Kind))
+	}
+	order := `e.seq`
+	if q.Newest {
+		order += ` DESC`
+	}
 	limit := q.Limit
 	if limit <= 0 {
 		limit = -1 // none, in SQLite's words
@@ -42,7 +52,7 @@ func (s *Store) selectEvents(ctx context.Context, q Query) (events []task.Event,
 		SELECT e.seq, e.root_task_id, e.task_id, e.kind, e.at, e.generation, COALESCE(e.body, b.data)
 		FROM events AS e LEFT JOIN blobs AS b ON b.hash = e.blob
 		WHERE `+where+`
-		ORDER BY e.seq
+		ORDER BY `+order+`
 		LIMIT ?`, append(args, limit)...)
 	if err != nil {
 		return nil, err

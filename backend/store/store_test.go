@@ -181,7 +181,7 @@ func TestAppend_afterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []task.Payload{
-			task.SandboxStateChanged{}, task.TaskHostBound{}, task.ToolResultRecorded{}, task.ToolCallFinished{}, task.TaskRenamed{},
+			task.SandboxStateChanged{}, task.EgressDecided{}, task.TaskHostBound{}, task.ToolResultRecorded{}, task.ToolCallFinished{}, task.TaskRenamed{},
 		} {
 			if _, err := s.Append(t.Context(), event(t, "r", "sub", 0, p)); err != nil {
 				t.Errorf("Append(%s) after %s = %v", p.EventKind(), end.EventKind(), err)
@@ -238,6 +238,8 @@ func TestEvents_selects(t *testing.T) {
 		{store.Query{After: 4}, []int64{5, 6}},
 		{store.Query{After: 6}, nil},
 		{store.Query{Limit: 2}, []int64{1, 2}},
+		{store.Query{Limit: 2, Newest: true}, []int64{6, 5}},
+		{store.Query{Kind: task.KindTaskCreated, RootTaskID: "a"}, []int64{1, 3}},
 		{store.Query{After: 1, Limit: 2}, []int64{2, 3}},
 		{store.Query{RootTaskID: "a"}, []int64{1, 3, 5, 6}},
 		{store.Query{RootTaskID: "a", After: 3, Limit: 1}, []int64{5}},

@@ -88,6 +88,25 @@ type SandboxStateChanged struct {
 	Detail    string            `json:"detail"` // a step, a cause in words, the last log lines
 }
 
+// EgressDecided records what a sandbox asked of the network and what its policy
+// said. Equal decisions shortly after each other are one event, and connections
+// that end later are counted in a later one: sums over the events are exact.
+type EgressDecided struct {
+	Protocol string        `json:"protocol"` // "http", "connect" or "socks5"
+	Host     string        `json:"host"`     // as the sandbox named it
+	Port     uint16        `json:"port"`
+	Address  string        `json:"address"` // that it resolved to, the last one; "" for none
+	Allowed  bool          `json:"allowed"`
+	Reason   string        `json:"reason"`
+	Count    int           `json:"count"`  // decisions; 0 when this only tells of ends
+	Failed   int           `json:"failed"` // allowed, and not connected
+	Error    string        `json:"error"`  // of the last that failed
+	Sent     int64         `json:"sent"`   // bytes out of the sandbox, of connections that have ended
+	Received int64         `json:"received"`
+	Longest  time.Duration `json:"longest"` // of a connection that has ended
+	First    time.Time     `json:"first"`
+}
+
 // MessagesAppended adds to the conversation.
 type MessagesAppended struct {
 	Messages []llm.Message `json:"messages"`
@@ -257,6 +276,7 @@ const (
 	KindLeaseGranted          Kind = "LeaseGranted"
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
+	KindEgressDecided         Kind = "EgressDecided"
 	KindMessagesAppended      Kind = "MessagesAppended"
 	KindTaskWoken             Kind = "TaskWoken"
 	KindTaskSuspended         Kind = "TaskSuspended"
@@ -283,6 +303,7 @@ func (TaskArchived) EventKind() Kind              { return KindTaskArchived }
 func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
+func (EgressDecided) EventKind() Kind             { return KindEgressDecided }
 func (MessagesAppended) EventKind() Kind          { return KindMessagesAppended }
 func (TaskWoken) EventKind() Kind                 { return KindTaskWoken }
 func (TaskSuspended) EventKind() Kind             { return KindTaskSuspended }
@@ -309,6 +330,7 @@ var blank = map[Kind]func() Payload{
 	KindLeaseGranted:          func() Payload { return &LeaseGranted{} },
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },
+	KindEgressDecided:         func() Payload { return &EgressDecided{} },
 	KindMessagesAppended:      func() Payload { return &MessagesAppended{} },
 	KindTaskWoken:             func() Payload { return &TaskWoken{} },
 	KindTaskSuspended:         func() Payload { return &TaskSuspended{} },

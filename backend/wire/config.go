@@ -20,6 +20,7 @@ type GuestConfig struct {
 	GuestUID  int      `json:"guest_uid"` // the user that a guest started as uid 0 becomes; 0 means none
 	Own       string   `json:"own"`       // a directory of that user's, which the guest closes to others
 	Env       []string `json:"env"`       // for every command, after the guest's own
+	Relay     string   `json:"relay"`     // address inside to carry connections out from; "" for none
 
 	// Hide lists directories that the guest covers before it starts anything,
 	// because its commands run as its own uid: afterwards no path leads there,

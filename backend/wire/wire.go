@@ -47,6 +47,8 @@ const (
 	PathTerminal  = "/v1/terminals/{id}"      // DELETE: end all of its processes and forget it
 	PathView      = "/v1/terminals/{id}/view" // GET ?after=N, an upgrade to frames in both directions
 
+	PathRelay = "/v1/relay" // GET, an upgrade to ProtocolRelay; the last one counts
+
 	PathRead     = "/v1/files/read"     // POST execenv.ReadRequest → execenv.ReadResult
 	PathWrite    = "/v1/files/write"    // POST execenv.WriteRequest → execenv.WriteResult
 	PathEdit     = "/v1/files/edit"     // POST execenv.EditRequest → execenv.EditResult

@@ -151,6 +151,7 @@ func (p *Provider) config(pl plan, b box) (*container.Config, error) {
 		GuestUID:  pl.guestUID(),
 		Own:       insideDir,
 		Env:       pl.env,
+		Relay:     pl.relay,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the guest's configuration: %w", err)

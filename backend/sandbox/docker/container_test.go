@@ -121,7 +121,7 @@ func TestAllocate_setsWhatWasAsked(t *testing.T) {
 	if d.ShortID != h.ShortID || d.Limits["memory"] != "512m" || d.Limits["cpus"] != "0.5" || d.Limits["pids"] != "100" || d.Limits["shm"] != "64m" {
 		t.Errorf("Describe = %+v", d)
 	}
-	if d.Network != "none" || d.User != "host" || d.StartedAt.IsZero() || d.Image != p.opts.DefaultImage || !strings.HasPrefix(d.ImageDigest, "sha256:") || len(d.Mounts) != 2 {
+	if d.Network != "proxy" || d.User != "host" || d.StartedAt.IsZero() || d.Image != p.opts.DefaultImage || !strings.HasPrefix(d.ImageDigest, "sha256:") || len(d.Mounts) != 2 {
 		t.Errorf("Describe = %+v", d)
 	}
 }

@@ -41,13 +41,16 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 		Limits:      describeLimits(c.HostConfig),
 		NotEnforced: notEnforced(f),
 		Network:     string(sandbox.NetworkNone),
-		User:        guestUser(c),
 	}
+	config := guestConfig(c)
+	d.User = config.User
 	d.Commands = p.commands(ctx, c)
 	d.StartedAt, _ = time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	if c.HostConfig.NetworkMode != "none" {
 		d.Network = string(sandbox.NetworkOpen)
 		d.Notes = append(d.Notes, "the network is open: the sandbox reaches this machine's other addresses and the internet")
+	} else if config.Relay != "" {
+		d.Network = string(sandbox.NetworkProxy)
 	}
 	if d.User == "root" {
 		d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
@@ -58,13 +61,13 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 	return d, nil
 }
 
-// guestUser reads whom a container's guest was told to run commands as.
-func guestUser(c container.InspectResponse) string {
-	var config wire.GuestConfig
-	if argv := c.Config.Entrypoint; len(argv) == 0 || json.Unmarshal([]byte(argv[len(argv)-1]), &config) != nil {
-		return ""
+// guestConfig reads what a container's guest was told at its start.
+func guestConfig(c container.InspectResponse) (config wire.GuestConfig) {
+	argv := c.Config.Entrypoint
+	if len(argv) == 0 || json.Unmarshal([]byte(argv[len(argv)-1]), &config) != nil {
+		return wire.GuestConfig{}
 	}
-	return config.User
+	return config
 }
 
 // digest returns the name of an image's content: that of a registry where it

@@ -19,6 +19,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // Paths inside a container. The tmpfs at insideDir is root's alone, so that no
@@ -44,6 +45,7 @@ type plan struct {
 	limits  sandbox.Resources
 	mounts  []sandbox.Mount
 	network container.NetworkMode
+	relay   string // where the guest listens for what goes out by the host; "" for nowhere
 	env     []string
 	home    home
 	asRoot  bool
@@ -86,8 +88,11 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		asRoot:  spec.User == "root",
 		facts:   f,
 	}
-	if spec.NetworkOrDefault() == sandbox.NetworkOpen {
+	switch spec.NetworkOrDefault() {
+	case sandbox.NetworkOpen:
 		pl.network = "bridge"
+	case sandbox.NetworkProxy:
+		pl.relay = wire.RelayAddr
 	}
 	for name, v := range spec.Env {
 		if v.FromHost == "" { // host variables are read at each command's start, not kept here

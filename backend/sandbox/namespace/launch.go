@@ -188,6 +188,7 @@ func (p *Provider) guestConfig(b *box, pl plan) wire.GuestConfig {
 		User:      "host",
 		Tag:       wire.TagUTS,
 		Env:       pl.env,
+		Relay:     pl.relay,
 		Hide:      []string{insideRun},
 		ReadOnly:  devices(),
 	}

@@ -261,7 +261,7 @@ func TestDescribe_andLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.ID != f.box.ID || d.ShortID != f.handle.ShortID || d.Network != "none" || d.StartedAt.IsZero() {
+	if d.ID != f.box.ID || d.ShortID != f.handle.ShortID || d.Network != "proxy" || d.StartedAt.IsZero() {
 		t.Errorf("Describe = %+v", d)
 	}
 	if len(d.Mounts) != 1 || d.Mounts[0].Source != f.workspace {

@@ -158,7 +158,7 @@ func (p *Provider) Describe(_ context.Context, ref sandbox.Ref) (sandbox.Descrip
 	}
 	d := sandbox.Description{
 		ID: m.ID, ShortID: m.short(), Name: "glovebox-" + m.short(),
-		Network: string(sandbox.NetworkNone),
+		Network: network(m.Spec),
 		User:    fmt.Sprintf("%d:%d", m.UID, m.GID),
 		Limits:  map[string]string{},
 		Notes:   []string{"programs are this machine's own, read-only"},
@@ -184,6 +184,15 @@ func (p *Provider) Describe(_ context.Context, ref sandbox.Ref) (sandbox.Descrip
 		d.Limits = limitsOf(r.Cgroups)
 	}
 	return d, nil
+}
+
+// network says what a sandbox of this wall can reach. A box of a time when a Spec
+// without a mode meant none has no relay.
+func network(spec sandbox.Spec) string {
+	if spec.Network.Mode == sandbox.NetworkProxy {
+		return string(sandbox.NetworkProxy)
+	}
+	return string(sandbox.NetworkNone)
 }
 
 // Logs implements sandbox.Logger.

@@ -16,6 +16,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // plan is a Spec with every question answered: what is left is to make it. It
@@ -26,6 +27,7 @@ type plan struct {
 	mounts   []sandbox.Mount // parents first
 	limits   sandbox.Resources
 	env      []string
+	relay    string // where the guest listens for what goes out by the host; "" for nowhere
 	bwrap    string // path of bubblewrap
 	guest    string // path of the guest's binary on the host
 }
@@ -51,6 +53,9 @@ func (p *Provider) plan(spec sandbox.Spec) (plan, error) {
 	}
 	if err := checkTargets(spec, pl.mounts); err != nil {
 		return plan{}, err
+	}
+	if spec.Network.Mode == sandbox.NetworkProxy {
+		pl.relay = wire.RelayAddr
 	}
 	for name, v := range spec.Env {
 		if v.FromHost == "" { // host variables are read at each command's start, not kept here
@@ -95,7 +100,7 @@ func refuse(spec sandbox.Spec) error {
 	case spec.User == "root":
 		return fault("user", "the namespace wall runs commands as the owner of the workspace, without capabilities; choose host, or the docker wall")
 	case spec.NetworkOrDefault() == sandbox.NetworkOpen:
-		return fault("network.mode", "open would give the sandbox this machine's own network, loopback included; choose none, or the docker wall")
+		return fault("network.mode", "open would give the sandbox this machine's own network, loopback included; choose proxy or none, or the docker wall")
 	}
 	for i, m := range spec.Mounts {
 		if m.Kind == sandbox.Volume {

@@ -103,6 +103,7 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 	if rootTaskID == "" {
 		return sandbox.Handle{}, errors.New("allocate: the root task has no id")
 	}
+	spec.Network.Mode = spec.NetworkOrDefault() // kept in the box, whatever the default becomes
 	pl, err := p.plan(spec)
 	if err != nil {
 		return sandbox.Handle{}, err

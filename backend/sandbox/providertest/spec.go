@@ -42,7 +42,10 @@ func testBadSpecs(t *testing.T, f *fixture) {
 	}{
 		{"another wall", "wall", func(s *sandbox.Spec) { s.Wall = sandbox.WallRemote }},
 		{"unknown user", "user", func(s *sandbox.Spec) { s.User = "nobody" }},
-		{"proxy network", "network.mode", func(s *sandbox.Spec) { s.Network.Mode = sandbox.NetworkProxy }},
+		{"unknown network", "network.mode", func(s *sandbox.Spec) { s.Network.Mode = "bridge" }},
+		{"a host that is none", "network.allow[0]", func(s *sandbox.Spec) {
+			s.Network = sandbox.Network{Mode: sandbox.NetworkProxy, Allow: []string{"http://host"}}
+		}},
 		{"relative workdir", "workdir", func(s *sandbox.Spec) { s.Workdir = "workspace" }},
 		{"missing workspace", "workspace", func(s *sandbox.Spec) { s.Workspace = missing }},
 		{"no workspace", "workspace", func(s *sandbox.Spec) { s.Workspace = "" }},

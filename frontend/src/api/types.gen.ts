@@ -165,6 +165,28 @@ export interface EditDisplay {
   in_place: boolean;
 }
 
+export interface EgressDecided {
+  protocol: string;
+  host: string;
+  port: number;
+  address: string;
+  allowed: boolean;
+  reason: string;
+  count: number;
+  failed: number;
+  error: string;
+  sent: number;
+  received: number;
+  longest: number;
+  first: string;
+}
+
+export interface EgressRow {
+  seq: number;
+  at: string;
+  decided: EgressDecided;
+}
+
 export interface EnvValue {
   literal?: string;
   from_host?: string;
@@ -319,6 +341,7 @@ export type Kind =
   | "LeaseGranted"
   | "TaskHostBound"
   | "SandboxStateChanged"
+  | "EgressDecided"
   | "MessagesAppended"
   | "TaskWoken"
   | "TaskSuspended"
@@ -436,6 +459,7 @@ export type MountKind =
 
 export interface Network {
   mode?: NetworkMode;
+  allow?: string[];
 }
 
 export type NetworkMode =
@@ -823,6 +847,7 @@ export interface Payloads {
   LeaseGranted: LeaseGranted;
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;
+  EgressDecided: EgressDecided;
   MessagesAppended: MessagesAppended;
   TaskWoken: TaskWoken;
   TaskSuspended: TaskSuspended;

@@ -31,7 +31,7 @@ var bodies = []any{
 	httpapi.ArchiveRequest{}, httpapi.Images{}, httpapi.BuildRequest{}, httpapi.Dirs{}, httpapi.MakeDirRequest{},
 	httpapi.Listing{}, httpapi.FileView{}, httpapi.TerminalSocket{}, httpapi.Logs{}, httpapi.Isolation{},
 	httpapi.FolderRequest{}, httpapi.FolderResponse{}, httpapi.LinkRequest{}, httpapi.NotifyRequest{},
-	execenv.TerminalRequest{},
+	execenv.TerminalRequest{}, httpapi.EgressRow{},
 }
 
 // displays are what the tools show of their results.

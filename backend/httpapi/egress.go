@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/session"
+	"github.com/glovebox-dev/glovebox/backend/task"
+)
+
+// EgressRow is one entry of what a sandbox asked of the network. The events of
+// the log hold the same, as they come.
+type EgressRow struct {
+	Seq     int64              `json:"seq"`
+	At      time.Time          `json:"at"`
+	Decided task.EgressDecided `json:"decided"`
+}
+
+// listEgress lists the last decisions about a session's connections.
+func (s *Server) listEgress(w http.ResponseWriter, r *http.Request) {
+	limit := 200
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > session.MaxEgress {
+			s.fail(w, r, &sandbox.FieldError{Field: "limit", Reason: fmt.Sprintf("%q is not a number from 1 to %d", text, session.MaxEgress)})
+			return
+		}
+		limit = n
+	}
+	rows, err := s.o.Sessions.Egress(r.Context(), r.PathValue("id"), limit)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	out := make([]EgressRow, len(rows))
+	for i, row := range rows {
+		out[i] = EgressRow{Seq: row.Seq, At: row.At, Decided: row.EgressDecided}
+	}
+	reply(w, http.StatusOK, out)
+}
