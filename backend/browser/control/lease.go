@@ -1,0 +1,266 @@
+// Package control decides whose hands are on a browser: the agent's, or those of
+// one person who has taken control.
+//
+//	l := control.New()
+//	state, err := l.Take(viewer, 5*time.Minute) // a person; from here on no input of the agent
+//	err = l.Agent(func() { session.Post(press) }) // refused: HeldError
+//	err = l.GiveBack(viewer)
+//	look, err := l.Look()                         // the agent has to look before it acts
+//	picture := capture()
+//	err = look.Done()
+//
+// While a person has control the agent's inputs and looks are refused, not
+// queued: what it meant to do was for a page that is no longer there, and what
+// the page shows meanwhile may be a person's secret. After that its first act is
+// a look; until then its inputs are refused with [ErrLook].
+package control
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// How long a person may hold control without a word.
+const (
+	DefaultHold = 5 * time.Minute
+	MaxHold     = 60 * time.Minute
+)
+
+// ErrLook refuses an agent's input after a person gave control back.
+var ErrLook = errors.New("a person used the browser since your last look: take a fresh look (browser_extract or browser_screenshot) before the next input")
+
+// ErrNotHolder refuses an input of a person who has not taken control.
+var ErrNotHolder = errors.New("take control first: the agent has the browser")
+
+// HeldError says that a person has control.
+type HeldError struct {
+	Viewer string
+	Left   time.Duration
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("a person has taken control of the browser (for up to %s more): nothing was done; wait for them to give it back, then look at the page afresh", e.Left.Round(time.Second))
+}
+
+// State is who has control, as it was when it was asked for.
+type State struct {
+	Viewer string // "" when the agent has control
+	Until  time.Time
+	Left   time.Duration
+	Look   bool // the agent has to look before its next input
+}
+
+// Held reports whether a person has control.
+func (s State) Held() bool { return s.Viewer != "" }
+
+// Lease is the control of one browser. Its methods may be called from several
+// goroutines at once; none of them waits for a browser or a person.
+type Lease struct {
+	mu       sync.Mutex
+	viewer   string
+	until    time.Time
+	turn     uint64 // raised by every take and return: what a look began under
+	look     bool
+	expiry   *time.Timer
+	watchers map[chan struct{}]struct{}
+}
+
+// New returns a Lease that the agent has.
+func New() *Lease { return &Lease{watchers: map[chan struct{}]struct{}{}} }
+
+// Take gives control to a viewer for d ([DefaultHold] when 0, at most [MaxHold]).
+// When it returns, every input of the agent that was let through has been sent,
+// and none will be until the viewer gives control back or the time is over. A
+// viewer that has control already gets the new time; another one's is a
+// HeldError.
+func (l *Lease) Take(viewer string, d time.Duration) (State, error) {
+	if viewer == "" {
+		return State{}, errors.New("take control: no viewer named")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	if l.viewer != "" && l.viewer != viewer {
+		return l.state(), &HeldError{Viewer: l.viewer, Left: time.Until(l.until)}
+	}
+	if l.viewer == "" {
+		l.turn++
+	}
+	l.viewer, l.look = viewer, true
+	l.hold(d)
+	return l.state(), nil
+}
+
+// Extend gives the holder another d from now.
+func (l *Lease) Extend(viewer string, d time.Duration) (State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	if viewer == "" || l.viewer != viewer {
+		return l.state(), ErrNotHolder
+	}
+	l.hold(d)
+	return l.state(), nil
+}
+
+// GiveBack returns control to the agent. Of a viewer that does not have it, it
+// is no error: its time may just have ended.
+func (l *Lease) GiveBack(viewer string) State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	if viewer != "" && l.viewer == viewer {
+		l.end()
+	}
+	return l.state()
+}
+
+// State tells who has control now.
+func (l *Lease) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	return l.state()
+}
+
+// Agent runs send, which puts one input of the agent on its way, unless a person
+// has control or the agent has yet to look. The lease stands still meanwhile, so
+// send must only enqueue. Inputs that belong together, like a press and its
+// release, belong in one send.
+func (l *Lease) Agent(send func()) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refused(); err != nil {
+		return err
+	}
+	if l.look {
+		return ErrLook
+	}
+	send()
+	return nil
+}
+
+// Person runs send for the viewer that has control, like Agent.
+func (l *Lease) Person(viewer string, send func()) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	if viewer == "" || l.viewer != viewer {
+		if l.viewer != "" {
+			return &HeldError{Viewer: l.viewer, Left: time.Until(l.until)}
+		}
+		return ErrNotHolder
+	}
+	send()
+	return nil
+}
+
+// May tells whether the agent may begin something that ends with inputs.
+func (l *Lease) May() error { return l.Agent(func() {}) }
+
+// Look is a look at the page that has begun.
+type Look struct {
+	l    *Lease
+	turn uint64
+}
+
+// Look begins a look of the agent; it is refused while a person has control.
+func (l *Lease) Look() (Look, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refused(); err != nil {
+		return Look{}, err
+	}
+	return Look{l, l.turn}, nil
+}
+
+// Done ends a look. Its error means that a person took control while it lasted:
+// what was seen must be thrown away. Otherwise the agent may act again.
+func (k Look) Done() error {
+	k.l.mu.Lock()
+	defer k.l.mu.Unlock()
+	if err := k.l.refused(); err != nil {
+		return err
+	}
+	if k.turn != k.l.turn {
+		return ErrLook
+	}
+	k.l.look = false
+	k.l.ring()
+	return nil
+}
+
+// Watch returns a channel that gets a value, at least one, after each change,
+// and a func that ends the watch.
+func (l *Lease) Watch() (<-chan struct{}, func()) {
+	bell := make(chan struct{}, 1) // a wake, not a message
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watchers[bell] = struct{}{}
+	return bell, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watchers, bell)
+	}
+}
+
+func (l *Lease) refused() error {
+	l.expire()
+	if l.viewer != "" {
+		return &HeldError{Viewer: l.viewer, Left: time.Until(l.until)}
+	}
+	return nil
+}
+
+func (l *Lease) hold(d time.Duration) {
+	if d <= 0 {
+		d = DefaultHold
+	}
+	d = min(d, MaxHold)
+	l.until = time.Now().Add(d)
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	// Whoever asks sees the end by the clock; the timer is for those who watch.
+	l.expiry = time.AfterFunc(d, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.expire()
+	})
+	l.ring()
+}
+
+func (l *Lease) expire() {
+	if l.viewer != "" && !time.Now().Before(l.until) {
+		l.end()
+	}
+}
+
+func (l *Lease) end() {
+	l.viewer, l.until = "", time.Time{}
+	l.turn++
+	if l.expiry != nil {
+		l.expiry.Stop()
+		l.expiry = nil
+	}
+	l.ring()
+}
+
+func (l *Lease) state() State {
+	s := State{Viewer: l.viewer, Until: l.until, Look: l.look}
+	if l.viewer != "" {
+		s.Left = time.Until(l.until)
+	}
+	return s
+}
+
+func (l *Lease) ring() {
+	for bell := range l.watchers {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package control_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/control"
+)
+
+func nothing() {}
+
+func look(t *testing.T, l *control.Lease) {
+	t.Helper()
+	k, err := l.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Done(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLease_takeAndGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := control.New()
+		if err := l.Agent(nothing); err != nil {
+			t.Fatalf("agent before anyone took control: %v", err)
+		}
+		s, err := l.Take("ann", time.Minute)
+		if err != nil || !s.Held() || s.Left != time.Minute {
+			t.Fatalf("Take() = %+v, %v", s, err)
+		}
+		held, ok := errors.AsType[*control.HeldError](l.Agent(nothing))
+		if !ok || !strings.Contains(held.Error(), "person has taken control") {
+			t.Errorf("agent's input during a hold: %v", held)
+		}
+		if _, err := l.Look(); err == nil {
+			t.Error("the agent may look during a hold")
+		}
+		if _, err := l.Take("bob", 0); err == nil {
+			t.Error("two persons have control")
+		}
+		if err := l.Person("bob", nothing); err == nil {
+			t.Error("bob's input went through under ann's hold")
+		}
+		if err := l.Person("ann", nothing); err != nil {
+			t.Errorf("ann's input: %v", err)
+		}
+		l.GiveBack("bob")
+		if l.State().Viewer != "ann" {
+			t.Error("bob gave ann's control back")
+		}
+		l.GiveBack("ann")
+		if err := l.Agent(nothing); !errors.Is(err, control.ErrLook) {
+			t.Errorf("agent's input without a look: %v, want ErrLook", err)
+		}
+		look(t, l)
+		if err := l.Agent(nothing); err != nil {
+			t.Errorf("agent's input after a look: %v", err)
+		}
+		if err := l.Person("ann", nothing); !errors.Is(err, control.ErrNotHolder) {
+			t.Errorf("ann's input after giving back: %v, want ErrNotHolder", err)
+		}
+	})
+}
+
+func TestLease_expires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := control.New()
+		if _, err := l.Take("ann", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Second)
+		if s, err := l.Extend("ann", time.Minute); err != nil || s.Left != time.Minute {
+			t.Fatalf("Extend() = %+v, %v", s, err)
+		}
+		bell, stop := l.Watch()
+		defer stop()
+		time.Sleep(59 * time.Second)
+		if !l.State().Held() {
+			t.Fatal("the extended hold ended early")
+		}
+		select {
+		case <-bell:
+			t.Fatal("a change was rung before there was one")
+		default:
+		}
+		<-bell // the end, by itself
+		if s := l.State(); s.Held() || !s.Look {
+			t.Errorf("after its time: %+v", s)
+		}
+		if _, err := l.Extend("ann", time.Minute); !errors.Is(err, control.ErrNotHolder) {
+			t.Errorf("extending what has ended: %v", err)
+		}
+		if err := l.Agent(nothing); !errors.Is(err, control.ErrLook) {
+			t.Errorf("agent after the end of a hold: %v, want ErrLook", err)
+		}
+		if s, _ := l.Take("bob", 24*time.Hour); s.Left != control.MaxHold {
+			t.Errorf("a hold of a day lasts %v", s.Left)
+		}
+	})
+}
+
+func TestLease_lookThatAPersonInterrupted(t *testing.T) {
+	l := control.New()
+	k, err := l.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Done(); err == nil {
+		t.Error("a look during which a person took control counts")
+	}
+	l.GiveBack("ann")
+	if err := k.Done(); !errors.Is(err, control.ErrLook) {
+		t.Errorf("a look from before the hold: %v, want ErrLook", err)
+	}
+	if err := l.Agent(nothing); !errors.Is(err, control.ErrLook) {
+		t.Errorf("agent's input: %v, want ErrLook", err)
+	}
+}
+
+// TestLease_interleavings plays 10,000 random mixes of an agent and two persons
+// and checks what was sent against who had control.
+func TestLease_interleavings(t *testing.T) {
+	const rounds, steps = 10_000, 12
+	for round := range rounds {
+		seed := uint64(round)
+		l := control.New()
+		var (
+			mu     sync.Mutex
+			log    []string
+			holder string
+			looked = true
+			fault  string
+			wg     sync.WaitGroup
+		)
+		// note runs where the lease stands still or right after it changed, in the
+		// order in which things took effect.
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, what)
+			who, act, _ := strings.Cut(what, " ")
+			switch {
+			case what == "agent input" && holder != "":
+				fault = "agent's input under " + holder + "'s hold"
+			case what == "agent input" && !looked:
+				fault = "agent's input without a look"
+			case act == "input" && who != "agent" && holder != who:
+				fault = who + "'s input without a hold"
+			}
+		}
+		// A take or a return and its note are one step for the other persons. The
+		// agent is not held up by it: a take is noted before its hold begins to
+		// count, a return after.
+		var turns sync.Mutex
+		for _, person := range []string{"ann", "bob"} {
+			r := rand.New(rand.NewPCG(seed, uint64(len(person)+int(person[0]))))
+			wg.Go(func() {
+				for range steps {
+					switch r.IntN(3) {
+					case 0:
+						turns.Lock()
+						if _, err := l.Take(person, time.Hour); err == nil {
+							mu.Lock()
+							holder, looked = person, false
+							mu.Unlock()
+						}
+						turns.Unlock()
+					case 1:
+						l.Person(person, func() { note(person + " input") })
+					case 2:
+						turns.Lock()
+						mu.Lock()
+						if holder == person {
+							holder = ""
+						}
+						mu.Unlock()
+						l.GiveBack(person)
+						turns.Unlock()
+					}
+				}
+			})
+		}
+		r := rand.New(rand.NewPCG(seed, 1))
+		wg.Go(func() {
+			for range steps {
+				if r.IntN(2) == 0 {
+					l.Agent(func() { note("agent input") })
+					continue
+				}
+				if k, err := l.Look(); err == nil {
+					mu.Lock()
+					before := looked
+					looked = true
+					mu.Unlock()
+					if k.Done() != nil {
+						mu.Lock()
+						looked = before && holder == ""
+						mu.Unlock()
+					}
+				}
+			}
+		})
+		wg.Wait()
+		if fault != "" {
+			t.Fatalf("round %d: %s\n%s", round, fault, strings.Join(log, "\n"))
+		}
+	}
+}

@@ -1,0 +1,433 @@
+// Package tabs is a live browser as a set of tabs: what is open, what each tab
+// shows, which one is active, and what happens in them without being asked for:
+// dialogs, pop-ups, downloads, crashes.
+//
+//	b := tabs.New(tabs.Options{Dial: endpoint.Dial})
+//	defer b.Close()
+//	tab, err := b.Active(ctx) // connects, and opens a tab where there is none
+//	err = tab.Navigate(ctx, "https://example.com")
+//
+// It is shared by all who use the browser, the agent and the persons who look on;
+// who may act is not decided here. A connection that broke is made again by the
+// next call that needs one. Rules that hold for everybody:
+//
+//   - alert and beforeunload dialogs are accepted by themselves; confirm and
+//     prompt wait for an answer and are dismissed after ten seconds without one.
+//     All are told as notices.
+//   - A tab that an input opened becomes the active one, the newest of several. A
+//     tab that closes gives way to the one that opened it. Closing the last opens
+//     an empty one at the next use.
+//   - No more than [Options.Max] tabs: the rest are closed and told.
+//   - Only web pages are navigated to: http, https and about:blank.
+package tabs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/target"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
+)
+
+// The waits that nobody chooses.
+const (
+	connectTime = 15 * time.Second // for a browser to be started and to answer
+	readyTime   = 5 * time.Second  // for a new tab to have a process
+	stepTime    = 10 * time.Second // for one answer of a page that is not stuck
+	dialogTime  = 10 * time.Second // for an answer to confirm and prompt
+	gestureTime = 5 * time.Second  // how long after an input a new tab counts as its effect
+	defaultMax  = 12
+	keptConsole = 200
+	keptFiles   = 200
+)
+
+var (
+	// ErrUnreachable says that no connection to the browser could be made.
+	ErrUnreachable = errors.New("the browser cannot be reached; the next call tries again")
+
+	// ErrBroken says that the connection ended during a call.
+	ErrBroken = errors.New("the connection to the browser broke during this call, and whether it took effect is not known; look at the page again before you repeat it")
+
+	// ErrCrashed says that the page's process is gone.
+	ErrCrashed = errors.New("the page crashed; navigate to open a page again")
+
+	// ErrGone says that the tab was closed.
+	ErrGone = errors.New("the tab is closed; list the tabs and choose another")
+
+	// ErrStuck says that the page did not answer in time.
+	ErrStuck = errors.New("the page does not answer (a script may run without end); reload it, or navigate elsewhere")
+
+	// ErrForbidden refuses an address that is no web page.
+	ErrForbidden = errors.New("only http and https pages are opened")
+
+	// ErrClosed says that Close was called.
+	ErrClosed = errors.New("the browser's session has ended")
+)
+
+// Options are what a Browser is made of; Dial is needed.
+type Options struct {
+	Dial devtools.DialFunc
+
+	// Context keeps to the tabs of one browser context; "" for the default one's.
+	Context string
+
+	// Max is how many tabs may be open; 12 when 0.
+	Max int
+
+	// Downloads is the directory for downloads, as the browser sees it. Downloads
+	// are refused when it is "".
+	Downloads string
+
+	// Held reports whether a person has control. A dialog waits for them as long
+	// as they have; nil for never.
+	Held func() bool
+
+	Log *slog.Logger
+}
+
+// Browser is one browser. Its methods may be called from several goroutines.
+type Browser struct {
+	o   Options
+	log *slog.Logger
+
+	connecting chan struct{} // one: whoever has it makes the connection
+
+	mu        sync.Mutex
+	link      *link
+	closed    bool
+	lost      error // why the last link ended
+	bell      chan struct{}
+	tabs      []*Tab // in the order in which they were opened
+	active    *Tab
+	last      int            // number of the newest tab
+	numbers   map[string]int // by target, for those that outlive a connection
+	notices   []*Notice
+	seq       uint64
+	downloads []*Download
+}
+
+// link is one connection and the sessions on it.
+type link struct {
+	conn     *devtools.Conn
+	sessions map[string]*Tab
+	frames   map[string]*frameSession
+	gone     chan struct{}
+}
+
+// frameSession is a frame that has a process of its own.
+type frameSession struct {
+	session *devtools.Session
+	frame   cdp.FrameID
+	tab     *Tab
+}
+
+// New returns a Browser. Nothing is dialled before it is needed.
+func New(o Options) *Browser {
+	if o.Max == 0 {
+		o.Max = defaultMax
+	}
+	b := &Browser{o: o, log: o.Log, connecting: make(chan struct{}, 1), bell: make(chan struct{}), numbers: map[string]int{}}
+	if b.log == nil {
+		b.log = slog.Default()
+	}
+	return b
+}
+
+// Close ends the connection. The browser and its tabs live on.
+func (b *Browser) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	l := b.link
+	b.ring()
+	b.mu.Unlock()
+	if l != nil {
+		l.conn.Close()
+		<-l.gone
+	}
+	return nil
+}
+
+// Connect makes sure of a connection. Called beside another, it waits for that
+// one's outcome.
+func (b *Browser) Connect(ctx context.Context) error {
+	_, err := b.connect(ctx)
+	return err
+}
+
+func (b *Browser) connect(ctx context.Context) (*link, error) {
+	select {
+	case b.connecting <- struct{}{}:
+		defer func() { <-b.connecting }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %v", ErrUnreachable, ctx.Err())
+	}
+	b.mu.Lock()
+	l, closed := b.link, b.closed
+	b.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if l != nil {
+		if l.conn.Err() == nil {
+			return l, nil
+		}
+		<-l.gone // its end is told before a new one begins
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	l = &link{sessions: map[string]*Tab{}, frames: map[string]*frameSession{}, gone: make(chan struct{})}
+	known := b.targets()
+	conn, err := devtools.Connect(ctx, devtools.Options{
+		Dial: b.o.Dial,
+		Event: func(_ *devtools.Conn, e devtools.Event) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.link == l { // what an old connection still says is about nothing
+				b.handle(l, e)
+			}
+		},
+		Log: b.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrUnreachable, err)
+	}
+	b.mu.Lock()
+	l.conn = conn
+	b.link = l
+	b.tabs, b.active, b.lost = nil, nil, nil
+	b.mu.Unlock()
+	go func() { // ends with the connection, which Close ends and waits for
+		<-conn.Done()
+		b.unlink(l)
+		close(l.gone)
+	}()
+
+	if err := b.prepare(ctx, conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("%w: %v", ErrUnreachable, err)
+	}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		conn.Close()
+		return nil, ErrClosed
+	}
+	defer b.mu.Unlock()
+	if len(known) > 0 {
+		survived := false
+		for _, t := range b.tabs {
+			survived = survived || known[t.target]
+		}
+		if !survived {
+			b.notice(NoticeRestarted, nil, "", "The browser was started again: the pages that were open before are gone.")
+		}
+	}
+	b.ring()
+	return l, nil
+}
+
+// prepare asks the browser to tell us of its tabs. A new page waits until it is
+// set up, so that no dialog of its first script is missed; pages that are there
+// are attached before the call returns.
+func (b *Browser) prepare(ctx context.Context, conn *devtools.Conn) error {
+	yes := true
+	if _, err := cdp.Call(ctx, conn, target.SetDiscoverTargets, target.SetDiscoverTargetsParams{Discover: true}); err != nil {
+		return err
+	}
+	behavior := browser.SetDownloadBehaviorParams{
+		Behavior: "deny", BrowserContextID: cdp.BrowserContextID(b.o.Context), EventsEnabled: &yes,
+	}
+	if b.o.Downloads != "" {
+		behavior.Behavior, behavior.DownloadPath = "allow", b.o.Downloads
+	}
+	if _, err := cdp.Call(ctx, conn, browser.SetDownloadBehavior, behavior); err != nil {
+		return err
+	}
+	_, err := cdp.Call(ctx, conn, target.SetAutoAttach, target.SetAutoAttachParams{
+		AutoAttach: true, WaitForDebuggerOnStart: true, Flatten: &yes,
+		Filter: target.Filter{{Type: "page"}},
+	})
+	return err
+}
+
+func (b *Browser) unlink(l *link) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link != l {
+		return
+	}
+	b.link = nil
+	b.lost = l.conn.Err()
+	for _, t := range b.tabs {
+		t.end()
+	}
+	if !b.closed {
+		b.notice(NoticeDisconnected, nil, "", "The connection to the browser ended.")
+	}
+	b.ring()
+}
+
+func (b *Browser) targets() map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known := map[string]bool{}
+	for _, t := range b.tabs {
+		known[t.target] = true
+	}
+	return known
+}
+
+// Active returns the tab that is worked in. Where there is no connection it makes
+// one, where there is no tab it opens an empty one.
+func (b *Browser) Active(ctx context.Context) (*Tab, error) {
+	l, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	t := b.active
+	b.mu.Unlock()
+	if t != nil {
+		return t, nil
+	}
+	return b.open(ctx, l)
+}
+
+// Open opens an empty tab and makes it the active one.
+func (b *Browser) Open(ctx context.Context) (*Tab, error) {
+	l, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	n := len(b.tabs)
+	b.mu.Unlock()
+	if n >= b.o.Max {
+		return nil, fmt.Errorf("%d tabs are open, and no more may be: close one first", n)
+	}
+	return b.open(ctx, l)
+}
+
+func (b *Browser) open(ctx context.Context, l *link) (*Tab, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	made, err := cdp.Call(ctx, l.conn, target.CreateTarget, target.CreateTargetParams{
+		URL: "about:blank", BrowserContextID: cdp.BrowserContextID(b.o.Context),
+	})
+	if err != nil {
+		return nil, fault(fmt.Errorf("open a tab: %w", err))
+	}
+	var t *Tab
+	err = b.wait(ctx, func() bool {
+		t = b.find(func(t *Tab) bool { return t.target == string(made.TargetID) })
+		return t != nil || b.link != l
+	})
+	if err != nil || t == nil {
+		return nil, fault(fmt.Errorf("open a tab: %w", errors.Join(err, l.conn.Err())))
+	}
+	return t, b.Activate(ctx, t)
+}
+
+// Activate makes a tab the active one and brings it to the front: a page in the
+// background paints nothing.
+func (b *Browser) Activate(ctx context.Context, t *Tab) error {
+	b.mu.Lock()
+	if t.gone {
+		b.mu.Unlock()
+		return ErrGone
+	}
+	b.activate(t)
+	b.mu.Unlock()
+	return nil
+}
+
+// activate is Activate under the lock.
+func (b *Browser) activate(t *Tab) {
+	b.active = t
+	if t != nil {
+		t.session.Post("Page.bringToFront", nil)
+	}
+	b.ring()
+}
+
+// Find returns the tab with a number.
+func (b *Browser) Find(number int) (*Tab, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.find(func(t *Tab) bool { return t.number == number }); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("tab %d: %w", number, ErrGone)
+}
+
+func (b *Browser) find(is func(*Tab) bool) *Tab {
+	for _, t := range b.tabs {
+		if is(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// CloseTab closes a tab and waits until it is gone.
+func (b *Browser) CloseTab(ctx context.Context, t *Tab) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if _, err := cdp.Call(ctx, t.session.Conn(), target.CloseTarget, target.CloseTargetParams{TargetID: target.ID(t.target)}); err != nil {
+		return fault(fmt.Errorf("close tab %d: %w", t.number, err))
+	}
+	return b.wait(ctx, func() bool { return t.gone })
+}
+
+// Watch returns a channel that is closed at the next change of anything that the
+// Browser tells.
+func (b *Browser) Watch() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bell
+}
+
+// wait returns when ok does, which is asked again after each change, with the
+// lock held.
+func (b *Browser) wait(ctx context.Context, ok func() bool) error {
+	for {
+		b.mu.Lock()
+		done, bell := ok(), b.bell
+		b.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ring wakes everybody who watches. The lock is held.
+func (b *Browser) ring() {
+	close(b.bell)
+	b.bell = make(chan struct{})
+}
+
+// fault gives an error of the connection the name under which callers know it.
+func fault(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, devtools.ErrClosed):
+		return fmt.Errorf("%w (%v)", ErrBroken, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w (%w)", ErrStuck, err)
+	}
+	return err
+}

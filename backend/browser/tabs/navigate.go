@@ -1,0 +1,197 @@
+package tabs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
+)
+
+// How long a page may take: to answer at all, and to load.
+const (
+	AnswerTime = 20 * time.Second
+	LoadTime   = 15 * time.Second
+)
+
+// NavigateError is an address that could not be opened, with the browser's code
+// for it.
+type NavigateError struct{ URL, Code string }
+
+func (e *NavigateError) Error() string {
+	if e.Code == "net::ERR_INVALID_AUTH_CREDENTIALS" {
+		return fmt.Sprintf("open %s: the site asks for a user name and a password: navigate to it with NAME:PASSWORD@ before the host if you have them, or ask the person", e.URL)
+	}
+	return fmt.Sprintf("open %s: %s", e.URL, e.Code)
+}
+
+// Address reads what was typed as an address: a URL of a web page, or a host to
+// which the scheme is added. Anything else is refused with [ErrForbidden].
+func Address(typed string) (string, error) {
+	s := strings.TrimSpace(typed)
+	if s == "" {
+		return "", fmt.Errorf("no address given: %w", ErrForbidden)
+	}
+	if strings.EqualFold(s, "about:blank") {
+		return "about:blank", nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") {
+		// host, host:port or host/path; a scheme with a host behind it is not one.
+		host, _, _ := strings.Cut(s, "/")
+		name, port, _ := strings.Cut(host, ":")
+		digits := strings.Trim(port, "0123456789") == ""
+		if strings.Contains(s, "://") || name == "" || !digits || (port == "" && strings.Contains(host, ":")) ||
+			!(strings.Contains(name, ".") || name == "localhost" || port != "") || strings.ContainsAny(host, " @\\") {
+			return "", fmt.Errorf("%.200q: %w", s, ErrForbidden)
+		}
+		scheme := "https://"
+		if name == "localhost" || net.ParseIP(name) != nil || (port != "" && port != "443") {
+			scheme = "http://"
+		}
+		if u, err = url.Parse(scheme + s); err != nil {
+			return "", fmt.Errorf("%.200q: %w", s, ErrForbidden)
+		}
+	}
+	if u.Host == "" {
+		return "", fmt.Errorf("%.200q has no host: %w", s, ErrForbidden)
+	}
+	return u.String(), nil
+}
+
+// Loaded is how far a navigation came.
+type Loaded struct {
+	Complete bool // the load event fired
+	Download bool // it was a file, and the page that was there stays
+}
+
+// Navigate opens an address in the tab and waits until it has loaded, [LoadTime]
+// at most: a page that never ends loading is there all the same, and said to be
+// incomplete. It works on a tab that has crashed.
+func (t *Tab) Navigate(ctx context.Context, address string) (Loaded, error) {
+	to, err := Address(address)
+	if err != nil {
+		return Loaded{}, err
+	}
+	shown := to
+	if u, err := url.Parse(to); err == nil {
+		shown = u.Redacted()
+	}
+	// A tab is told of before it has a process; sent elsewhere in that moment, it
+	// crashes now and then. One that is stuck is not waited for.
+	young, enough := context.WithTimeout(ctx, readyTime)
+	t.b.wait(young, func() bool { return t.ready || t.gone || t.crashed || t.dialog != nil })
+	enough()
+	t.b.mu.Lock()
+	if t.gone {
+		t.b.mu.Unlock()
+		return Loaded{}, ErrGone
+	}
+	before := t.documents
+	t.crashed = false // a new page is a new process
+	t.b.mu.Unlock()
+
+	call, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
+	res, err := cdp.Call(call, t.session, page.Navigate, page.NavigateParams{URL: to})
+	switch {
+	case err != nil && call.Err() != nil && ctx.Err() == nil:
+		devtools.Post(t.session, page.StopLoading, cdp.Empty{})
+		return Loaded{}, fmt.Errorf("open %s: the server did not answer within %v; try again later, or another address (%w)", shown, AnswerTime, ErrStuck)
+	case err != nil:
+		return Loaded{}, fault(fmt.Errorf("open %s: %w", shown, err))
+	case res.IsDownload:
+		return Loaded{Complete: true, Download: true}, nil
+	case res.ErrorText != "":
+		return Loaded{}, &NavigateError{URL: shown, Code: res.ErrorText}
+	case res.LoaderID == "":
+		return Loaded{Complete: true}, nil // within the document
+	}
+	return t.loaded(ctx, func() bool { return t.loader == res.LoaderID && t.documents > before })
+}
+
+// Reload loads the tab's page again.
+func (t *Tab) Reload(ctx context.Context) (Loaded, error) {
+	t.b.mu.Lock()
+	before := t.documents
+	t.b.mu.Unlock()
+	call, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
+	if _, err := cdp.Call(call, t.session, page.Reload, page.ReloadParams{}); err != nil {
+		return Loaded{}, fault(fmt.Errorf("reload: %w", err))
+	}
+	return t.loaded(ctx, func() bool { return t.documents > before })
+}
+
+// ErrNoHistory says that there is no page before or after this one.
+var ErrNoHistory = errors.New("there is no page in that direction of the tab's history")
+
+// History goes by steps in the tab's history: -1 is back, 1 forward.
+func (t *Tab) History(ctx context.Context, steps int) (Loaded, error) {
+	call, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
+	h, err := cdp.Call(call, t.session, page.GetNavigationHistory, cdp.Empty{})
+	if err != nil {
+		return Loaded{}, fault(fmt.Errorf("read the history: %w", err))
+	}
+	to := int(h.CurrentIndex) + steps
+	if to < 0 || to >= len(h.Entries) {
+		return Loaded{}, ErrNoHistory
+	}
+	t.b.mu.Lock()
+	before, url := t.documents, t.url
+	t.b.mu.Unlock()
+	if _, err := cdp.Call(call, t.session, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
+		return Loaded{}, fault(fmt.Errorf("go in the history: %w", err))
+	}
+	want := h.Entries[to].URL
+	return t.loaded(ctx, func() bool { return t.documents > before || (t.url != url && t.url == want) })
+}
+
+// loaded waits until a document has begun and ended loading.
+func (t *Tab) loaded(ctx context.Context, begun func() bool) (Loaded, error) {
+	limit, cancel := context.WithTimeout(ctx, LoadTime)
+	defer cancel()
+	var l Loaded
+	var dead error
+	err := t.b.wait(limit, func() bool {
+		switch {
+		case t.gone:
+			dead = ErrGone
+		case t.crashed:
+			dead = ErrCrashed
+		case t.dialog != nil:
+			// Its script waits for the dialog, and the caller has to answer it.
+			dead = nil
+			return true
+		}
+		l.Complete = begun() && (slices.Contains(t.reached, "load") || !t.loading)
+		return dead != nil || l.Complete
+	})
+	if dead != nil {
+		return Loaded{}, dead
+	}
+	if err != nil && ctx.Err() != nil {
+		return Loaded{}, fault(context.Cause(ctx))
+	}
+	return l, nil
+}
+
+// Settle waits until the tab has ended loading what it loads now, [LoadTime] at
+// most, and tells whether it has.
+func (t *Tab) Settle(ctx context.Context) bool {
+	limit, cancel := context.WithTimeout(ctx, LoadTime)
+	defer cancel()
+	err := t.b.wait(limit, func() bool {
+		return t.gone || t.crashed || t.dialog != nil || !t.loading
+	})
+	return err == nil
+}

@@ -1,0 +1,427 @@
+package tabs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/coder/websocket"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
+	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+func TestMain(m *testing.M) { browsertest.Main(m) }
+
+// site serves pages by path.
+func site(t *testing.T, pages map[string]string) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		body, ok := pages[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, body)
+	})
+	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Disposition", `attachment; filename="report.csv"`)
+		fmt.Fprint(w, "a,b\n1,2\n")
+	})
+	mux.HandleFunc("/secret", func(w http.ResponseWriter, r *http.Request) {
+		if name, word, _ := r.BasicAuth(); name != "ann" || word != "open" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="vault"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, "<h1>no entry</h1>")
+			return
+		}
+		fmt.Fprint(w, "<title>inside</title>")
+	})
+	end := make(chan struct{})
+	mux.HandleFunc("/silent", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	})
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<title>endless</title><h1>here already</h1>")
+		w.(http.Flusher).Flush()
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	t.Cleanup(func() { close(end) })
+	return srv.URL
+}
+
+func open(t *testing.T, o tabs.Options) (*tabs.Browser, *tabs.Tab) {
+	t.Helper()
+	place := browsertest.Context(t)
+	o.Context = place.ID
+	if o.Dial == nil {
+		o.Dial = place.Dial
+	}
+	b := tabs.New(o)
+	t.Cleanup(func() { b.Close() })
+	tab, err := b.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, tab
+}
+
+func visit(t *testing.T, tab *tabs.Tab, url string) tabs.Loaded {
+	t.Helper()
+	l, err := tab.Navigate(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// run evaluates in the page itself, as its own scripts do, after a click's worth
+// of activation.
+func run(t *testing.T, tab *tabs.Tab, script string) {
+	t.Helper()
+	yes := true
+	tab.Acted()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := cdp.Call(ctx, tab.Session(), runtime.Evaluate, runtime.EvaluateParams{Expression: script, UserGesture: &yes}); err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+}
+
+// await returns when the browser is as ok says.
+func await(t *testing.T, b *tabs.Browser, what string, ok func() bool) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		bell := b.Watch()
+		if ok() {
+			return
+		}
+		select {
+		case <-bell:
+		case <-limit:
+			t.Fatalf("%s did not come about within 20 s; state %+v, notices %+v", what, b.State(), b.Notices(0))
+		}
+	}
+}
+
+func told(b *tabs.Browser, kind, part string) bool {
+	for _, n := range b.Notices(0) {
+		if n.Kind == kind && strings.Contains(n.Text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTab_navigate(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>one</title><a href='#x'>x</a>", "/two": "<title>two</title>"})
+	b, tab := open(t, tabs.Options{})
+	if l := visit(t, tab, url+"/"); !l.Complete {
+		t.Error("the page did not load")
+	}
+	await(t, b, "the title", func() bool { return tab.Info().Title == "one" })
+	visit(t, tab, url+"/#x")
+	await(t, b, "the address", func() bool { return tab.Info().URL == url+"/#x" })
+	visit(t, tab, url+"/two")
+	if _, err := tab.History(t.Context(), -2); err != nil {
+		t.Fatal(err)
+	}
+	if got := tab.Info().URL; got != url+"/" {
+		t.Errorf("two back: %s", got)
+	}
+	if _, err := tab.History(t.Context(), 9); !errors.Is(err, tabs.ErrNoHistory) {
+		t.Errorf("forward beyond the end: %v", err)
+	}
+	if _, err := tab.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := tab.Navigate(t.Context(), "http://127.0.0.1:1/")
+	if fault, ok := errors.AsType[*tabs.NavigateError](err); !ok || !strings.Contains(fault.Code, "ERR_") {
+		t.Errorf("a port that nobody has: %v", err)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for typed, want := range map[string]string{
+		"https://a.example/x?y":  "https://a.example/x?y",
+		" a.example/x ":          "https://a.example/x",
+		"localhost:3000/a":       "http://localhost:3000/a",
+		"127.0.0.1":              "http://127.0.0.1",
+		"about:blank":            "about:blank",
+		"HTTP://a.example":       "http://a.example",
+		"file:///etc/passwd":     "",
+		"FILE:///etc/passwd":     "",
+		"chrome://settings":      "",
+		"chrome:about":           "",
+		"javascript:alert(1)":    "",
+		"java\tscript:alert(1)":  "",
+		"data:text/html,hi":      "",
+		"view-source:http://a.b": "",
+		"blob:http://a.b/1":      "",
+		"devtools://x":           "",
+		"about:config":           "",
+		"ftp://a.b":              "",
+		"http://":                "",
+		"":                       "",
+		"word":                   "",
+		"two words.com":          "",
+	} {
+		got, err := tabs.Address(typed)
+		if got != want || (want == "") != errors.Is(err, tabs.ErrForbidden) {
+			t.Errorf("Address(%q) = %q, %v; want %q", typed, got, err, want)
+		}
+	}
+}
+
+func TestTab_loadsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	url := site(t, nil)
+	_, tab := open(t, tabs.Options{})
+	began := time.Now()
+	l, err := tab.Navigate(t.Context(), url+"/endless")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Complete {
+		t.Error("a page without end is said to have loaded")
+	}
+	if took := time.Since(began); took > tabs.LoadTime+5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	var text string
+	frames, err := tab.Frames(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := frames[0].Eval(t.Context(), "() => document.body.innerText", &text); err != nil || text != "here already" {
+		t.Errorf("what is there of it: %q, %v", text, err)
+	}
+}
+
+func TestTab_serverThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>one</title>"})
+	_, tab := open(t, tabs.Options{})
+	if _, err := tab.Navigate(t.Context(), url+"/silent"); !errors.Is(err, tabs.ErrStuck) {
+		t.Errorf("Navigate() = %v, want ErrStuck", err)
+	}
+	visit(t, tab, url+"/")
+}
+
+func TestTab_auth(t *testing.T) {
+	t.Parallel()
+	url := site(t, nil)
+	b, tab := open(t, tabs.Options{})
+	_, err := tab.Navigate(t.Context(), url+"/secret")
+	if fault, ok := errors.AsType[*tabs.NavigateError](err); !ok || !strings.Contains(fault.Error(), "user name and a password") {
+		t.Errorf("Navigate() = %v", err)
+	}
+	visit(t, tab, strings.Replace(url, "http://", "http://ann:open@", 1)+"/secret")
+	await(t, b, "the page inside", func() bool { return tab.Info().Title == "inside" })
+	if strings.Contains(tab.Info().URL, "open@") {
+		t.Errorf("the URL holds the password: %s", tab.Info().URL)
+	}
+}
+
+func TestDialogs(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{
+		"/":      `<title>main</title>`,
+		"/load":  `<script>alert("on load")</script><title>after</title>`,
+		"/frame": `<iframe srcdoc="<script>alert('from a frame')</script>"></iframe>`,
+		"/stay":  `<title>stay</title><script>addEventListener("beforeunload", e => { e.preventDefault(); e.returnValue = "x" })</script>`,
+	})
+	b, tab := open(t, tabs.Options{})
+	visit(t, tab, url+"/load")
+	if !told(b, tabs.NoticeDialog, `alert "on load" was accepted`) {
+		t.Errorf("alert on load: %+v", b.Notices(0))
+	}
+	visit(t, tab, url+"/frame")
+	await(t, b, "the frame's alert", func() bool { return told(b, tabs.NoticeDialog, "from a frame") })
+	visit(t, tab, url+"/")
+	run(t, tab, `for (let i = 0; i < 20; i++) alert("loop " + i)`)
+	if !told(b, tabs.NoticeDialog, "loop 19") {
+		t.Error("20 alerts were not all accepted")
+	}
+
+	run(t, tab, `setTimeout(() => { document.title = "said " + confirm("Delete?") })`)
+	await(t, b, "the confirm", func() bool { d := tab.Dialog(); return d != nil && d.Text == "Delete?" })
+	if s := b.State(); s.Dialog == nil || s.Dialog.Kind != "confirm" {
+		t.Errorf("the state does not show the dialog: %+v", s)
+	}
+	_, err := tabs.Call(t.Context(), tab, tab.Session(), runtime.Evaluate, runtime.EvaluateParams{Expression: "1"})
+	if _, ok := errors.AsType[*tabs.DialogError](err); !ok {
+		t.Errorf("a call under a dialog: %v, want DialogError", err)
+	}
+	if err := tab.Answer(true, ""); err != nil {
+		t.Fatal(err)
+	}
+	await(t, b, "the answer", func() bool { return tab.Info().Title == "said true" })
+	if err := tab.Answer(true, ""); !errors.Is(err, tabs.ErrNoDialog) {
+		t.Errorf("a second answer: %v", err)
+	}
+	run(t, tab, `setTimeout(() => { document.title = "named " + prompt("Name?", "x") })`)
+	await(t, b, "the prompt", func() bool { return tab.Dialog() != nil })
+	if err := tab.Answer(true, "Ünal"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, b, "the name", func() bool { return tab.Info().Title == "named Ünal" })
+	run(t, tab, `setTimeout(() => { document.title = "late " + confirm("Sure?") })`)
+	await(t, b, "the dismissal by time", func() bool {
+		return tab.Info().Title == "late false" || told(b, tabs.NoticeDialog, `"Sure?" was dismissed: nobody`)
+	})
+
+	visit(t, tab, url+"/stay")
+	run(t, tab, `document.body.click()`)
+	visit(t, tab, url+"/")
+}
+
+func TestPopups(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>", "/pop": "<title>pop</title>"})
+	files := t.TempDir()
+	if err := os.Chmod(files, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	b, tab := open(t, tabs.Options{Max: 4, Downloads: files})
+	visit(t, tab, url+"/")
+	run(t, tab, `setTimeout(() => window.pop = open("/pop"), 300); 0`)
+	await(t, b, "the pop-up", func() bool { c := b.Current(); return c != nil && c.Info().Title == "pop" })
+	if !told(b, tabs.NoticeTabOpened, "tab 1 opened tab 2: it is the active tab now") && !told(b, tabs.NoticeTabOpened, "Tab 1 opened tab 2: it is the active tab now") {
+		t.Errorf("notices: %+v", b.Notices(0))
+	}
+	run(t, tab, `pop.close(); 0`)
+	await(t, b, "the return to the opener", func() bool { return b.Current() == tab && len(b.State().Tabs) == 1 })
+
+	run(t, tab, `open("/file"); 0`)
+	await(t, b, "the download", func() bool { d := b.Downloads(); return len(d) == 1 && d[0].State == tabs.DownloadDone })
+	await(t, b, "no blank tab", func() bool { return len(b.State().Tabs) == 1 && b.Current() == tab })
+	d := b.Downloads()[0]
+	if d.Name != "report.csv" || d.Received != 8 || d.Path != filepath.Join(files, "report.csv") {
+		t.Errorf("download = %+v", d)
+	}
+
+	for i := range 10 {
+		run(t, tab, fmt.Sprintf(`open("/pop?%d"); 0`, i))
+	}
+	await(t, b, "the cap", func() bool { return told(b, tabs.NoticeTabRefused, "no more may be") })
+	await(t, b, "four tabs", func() bool { return len(b.State().Tabs) == 4 })
+	for len(b.State().Tabs) > 0 {
+		if err := b.CloseTab(t.Context(), b.Current()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := b.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit(t, again, url+"/")
+}
+
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>"})
+	b, tab := open(t, tabs.Options{})
+	visit(t, tab, url+"/")
+	tab.Session().Post("Page.crash", nil)
+	await(t, b, "the crash", func() bool { return tab.Info().Crashed })
+	if _, err := tab.Frames(t.Context()); !errors.Is(err, tabs.ErrCrashed) {
+		t.Errorf("Frames() on a crashed tab: %v", err)
+	}
+	visit(t, tab, url+"/")
+	if _, err := tab.Frames(t.Context()); err != nil {
+		t.Errorf("after navigating: %v", err)
+	}
+}
+
+// TestReconnect cuts the connection, and kills the browser, under a Browser.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>"})
+	chrome := browsertest.Own(t)
+	var mu sync.Mutex
+	current := chrome
+	var last *websocket.Conn
+	b := tabs.New(tabs.Options{Dial: func(ctx context.Context) (*websocket.Conn, error) {
+		mu.Lock()
+		at := current.URL
+		mu.Unlock()
+		ws, err := devtools.Endpoint{URL: at}.Dial(ctx)
+		last = ws
+		return ws, err
+	}})
+	defer b.Close()
+	tab, err := b.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit(t, tab, url+"/")
+	number := tab.Number()
+	last.CloseNow()
+	await(t, b, "the end", func() bool { return !b.State().Connected })
+	if err := tab.Alive(); !errors.Is(err, tabs.ErrBroken) {
+		t.Errorf("Alive() = %v", err)
+	}
+	if tab, err = b.Active(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if tab.Number() != number || tab.Info().URL != url+"/" {
+		t.Errorf("after a reconnect: tab %d at %s", tab.Number(), tab.Info().URL)
+	}
+	chrome.Kill()
+	await(t, b, "the end", func() bool { return !b.State().Connected })
+	_, err = b.Active(t.Context())
+	if !errors.Is(err, tabs.ErrUnreachable) {
+		t.Errorf("with no browser: %v, want ErrUnreachable", err)
+	}
+	mu.Lock()
+	current = browsertest.Own(t)
+	mu.Unlock()
+	if tab, err = b.Active(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	visit(t, tab, url+"/")
+	if !told(b, tabs.NoticeRestarted, "started again") {
+		t.Errorf("the restart was not told: %+v", b.Notices(0))
+	}
+}
+
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": `<script>console.warn("care", {a: 1}, 3); setTimeout(() => { throw new Error("broken") })</script>`})
+	b, tab := open(t, tabs.Options{})
+	visit(t, tab, url+"/")
+	has := func(level, part string) bool {
+		for _, l := range tab.Console() {
+			if l.Level == level && strings.Contains(l.Text, part) {
+				return true
+			}
+		}
+		return false
+	}
+	await(t, b, "the lines", func() bool { return has("warning", "care Object 3") && has("error", "broken") })
+}
