@@ -183,7 +183,7 @@ func (c *Conn) Session(id string) *Session { return &Session{conn: c, id: id} }
 
 // Call runs a command of the browser's own session.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
-	return c.call(ctx, "", method, params, result)
+	return c.call(ctx, nil, "", method, params, result)
 }
 
 // Post sends a command of the browser's own session whose answer nobody needs.
@@ -194,13 +194,21 @@ func (c *Conn) Subscribe(method string) (<-chan jsonv2.Value, func()) {
 	return c.subscribe("", method)
 }
 
-func (c *Conn) call(ctx context.Context, session, method string, params, result any) error {
+func (c *Conn) call(ctx context.Context, gate Gate, session, method string, params, result any) error {
 	type answer struct {
 		result jsonv2.Value
 		err    error
 	}
 	got := make(chan answer, 1) // the answer never waits for who asked
-	id := c.send(session, method, params, func(r jsonv2.Value, err error) { got <- answer{r, err} })
+	var id int64
+	send := func() {
+		id = c.send(session, method, params, func(r jsonv2.Value, err error) { got <- answer{r, err} })
+	}
+	if gate == nil {
+		send()
+	} else if err := gate(send); err != nil {
+		return err
+	}
 	select {
 	case a := <-got:
 		if a.err != nil {

@@ -13,7 +13,16 @@ import (
 type Session struct {
 	conn *Conn
 	id   string
+	gate Gate
 }
+
+// A Gate decides whether a command may be sent: it runs send, which only
+// enqueues, or returns why not.
+type Gate func(send func()) error
+
+// Gated is the same session for somebody whose commands pass a gate. Those that
+// it refuses are not sent, and fail with its error.
+func (s *Session) Gated(g Gate) *Session { return &Session{conn: s.conn, id: s.id, gate: g} }
 
 // ID is the browser's name for the session.
 func (s *Session) ID() string { return s.id }
@@ -24,18 +33,30 @@ func (s *Session) Conn() *Conn { return s.conn }
 // Call runs a command and waits for its answer, the end of ctx or the end of the
 // connection. The end of ctx does not take the command back.
 func (s *Session) Call(ctx context.Context, method string, params, result any) error {
-	return s.conn.call(ctx, s.id, method, params, result)
+	return s.conn.call(ctx, s.gate, s.id, method, params, result)
 }
 
 // Post sends a command whose answer nobody needs. It never blocks, and keeps its
 // place in the order of everything that is sent.
-func (s *Session) Post(method string, params any) { s.conn.send(s.id, method, params, nil) }
+func (s *Session) Post(method string, params any) {
+	if s.gate == nil {
+		s.conn.send(s.id, method, params, nil)
+		return
+	}
+	s.gate(func() { s.conn.send(s.id, method, params, nil) })
+}
 
 // Go sends a command like Post and calls done once, with its answer or its fault.
 // done must not block; on a connection that has ended it is called at once, by Go
 // itself, with ErrClosed.
 func (s *Session) Go(method string, params any, done func(result jsonv2.Value, err error)) {
-	s.conn.send(s.id, method, params, done)
+	if s.gate == nil {
+		s.conn.send(s.id, method, params, done)
+		return
+	}
+	if err := s.gate(func() { s.conn.send(s.id, method, params, done) }); err != nil {
+		done(nil, err)
+	}
 }
 
 // Subscribe returns the events of a method on this session. A reader that falls

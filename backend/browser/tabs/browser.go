@@ -40,6 +40,7 @@ import (
 const (
 	connectTime = 15 * time.Second // for a browser to be started and to answer
 	readyTime   = 5 * time.Second  // for a new tab to have a process
+	probeTime   = 3 * time.Second  // for a page that is about to be left to show that it lives
 	stepTime    = 10 * time.Second // for one answer of a page that is not stuck
 	dialogTime  = 10 * time.Second // for an answer to confirm and prompt
 	gestureTime = 5 * time.Second  // how long after an input a new tab counts as its effect

@@ -105,6 +105,13 @@ func (t *Tab) Frames(ctx context.Context) ([]*Frame, error) {
 	return out, nil
 }
 
+// By is the same frame for somebody whose scripts pass a gate.
+func (f *Frame) By(g devtools.Gate) *Frame {
+	gated := *f
+	gated.session = f.session.Gated(g)
+	return &gated
+}
+
 // ScriptError is what a script of ours threw in a page.
 type ScriptError struct{ Text string }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
 
 	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
 )
@@ -75,8 +76,9 @@ type Loaded struct {
 
 // Navigate opens an address in the tab and waits until it has loaded, [LoadTime]
 // at most: a page that never ends loading is there all the same, and said to be
-// incomplete. It works on a tab that has crashed.
-func (t *Tab) Navigate(ctx context.Context, address string) (Loaded, error) {
+// incomplete. It works on a tab that has crashed. by is asked before the command
+// is sent; nil for nobody.
+func (t *Tab) Navigate(ctx context.Context, by devtools.Gate, address string) (Loaded, error) {
 	to, err := Address(address)
 	if err != nil {
 		return Loaded{}, err
@@ -90,6 +92,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (Loaded, error) {
 	young, enough := context.WithTimeout(ctx, readyTime)
 	t.b.wait(young, func() bool { return t.ready || t.gone || t.crashed || t.dialog != nil })
 	enough()
+	t.unstick(ctx)
 	t.b.mu.Lock()
 	if t.gone {
 		t.b.mu.Unlock()
@@ -101,7 +104,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (Loaded, error) {
 
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	res, err := cdp.Call(call, t.session, page.Navigate, page.NavigateParams{URL: to})
+	res, err := cdp.Call(call, t.session.Gated(by), page.Navigate, page.NavigateParams{URL: to})
 	switch {
 	case err != nil && call.Err() != nil && ctx.Err() == nil:
 		devtools.Post(t.session, page.StopLoading, cdp.Empty{})
@@ -118,14 +121,29 @@ func (t *Tab) Navigate(ctx context.Context, address string) (Loaded, error) {
 	return t.loaded(ctx, func() bool { return t.loader == res.LoaderID && t.documents > before })
 }
 
+// unstick ends a script that runs without end in a page that is about to be left:
+// the next page may be one of the same process, and would wait for it.
+func (t *Tab) unstick(ctx context.Context) {
+	if t.Dialog() != nil || t.Alive() != nil {
+		return
+	}
+	probe, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	if _, err := cdp.Call(probe, t.session, runtime.Evaluate, runtime.EvaluateParams{Expression: "1"}); err != nil && probe.Err() != nil && ctx.Err() == nil {
+		devtools.Post(t.session, runtime.TerminateExecution, cdp.Empty{})
+	}
+}
+
 // Reload loads the tab's page again.
-func (t *Tab) Reload(ctx context.Context) (Loaded, error) {
+func (t *Tab) Reload(ctx context.Context, by devtools.Gate) (Loaded, error) {
+	t.unstick(ctx)
 	t.b.mu.Lock()
 	before := t.documents
+	t.crashed = false
 	t.b.mu.Unlock()
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	if _, err := cdp.Call(call, t.session, page.Reload, page.ReloadParams{}); err != nil {
+	if _, err := cdp.Call(call, t.session.Gated(by), page.Reload, page.ReloadParams{}); err != nil {
 		return Loaded{}, fault(fmt.Errorf("reload: %w", err))
 	}
 	return t.loaded(ctx, func() bool { return t.documents > before })
@@ -135,7 +153,7 @@ func (t *Tab) Reload(ctx context.Context) (Loaded, error) {
 var ErrNoHistory = errors.New("there is no page in that direction of the tab's history")
 
 // History goes by steps in the tab's history: -1 is back, 1 forward.
-func (t *Tab) History(ctx context.Context, steps int) (Loaded, error) {
+func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded, error) {
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	h, err := cdp.Call(call, t.session, page.GetNavigationHistory, cdp.Empty{})
@@ -149,7 +167,7 @@ func (t *Tab) History(ctx context.Context, steps int) (Loaded, error) {
 	t.b.mu.Lock()
 	before, url := t.documents, t.url
 	t.b.mu.Unlock()
-	if _, err := cdp.Call(call, t.session, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
+	if _, err := cdp.Call(call, t.session.Gated(by), page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
 		return Loaded{}, fault(fmt.Errorf("go in the history: %w", err))
 	}
 	want := h.Entries[to].URL

@@ -90,7 +90,7 @@ func open(t *testing.T, o tabs.Options) (*tabs.Browser, *tabs.Tab) {
 
 func visit(t *testing.T, tab *tabs.Tab, url string) tabs.Loaded {
 	t.Helper()
-	l, err := tab.Navigate(t.Context(), url)
+	l, err := tab.Navigate(t.Context(), nil, url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,19 +147,19 @@ func TestTab_navigate(t *testing.T) {
 	visit(t, tab, url+"/#x")
 	await(t, b, "the address", func() bool { return tab.Info().URL == url+"/#x" })
 	visit(t, tab, url+"/two")
-	if _, err := tab.History(t.Context(), -2); err != nil {
+	if _, err := tab.History(t.Context(), nil, -2); err != nil {
 		t.Fatal(err)
 	}
 	if got := tab.Info().URL; got != url+"/" {
 		t.Errorf("two back: %s", got)
 	}
-	if _, err := tab.History(t.Context(), 9); !errors.Is(err, tabs.ErrNoHistory) {
+	if _, err := tab.History(t.Context(), nil, 9); !errors.Is(err, tabs.ErrNoHistory) {
 		t.Errorf("forward beyond the end: %v", err)
 	}
-	if _, err := tab.Reload(t.Context()); err != nil {
+	if _, err := tab.Reload(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := tab.Navigate(t.Context(), "http://127.0.0.1:1/")
+	_, err := tab.Navigate(t.Context(), nil, "http://127.0.0.1:1/")
 	if fault, ok := errors.AsType[*tabs.NavigateError](err); !ok || !strings.Contains(fault.Code, "ERR_") {
 		t.Errorf("a port that nobody has: %v", err)
 	}
@@ -202,7 +202,7 @@ func TestTab_loadsWithoutEnd(t *testing.T) {
 	url := site(t, nil)
 	_, tab := open(t, tabs.Options{})
 	began := time.Now()
-	l, err := tab.Navigate(t.Context(), url+"/endless")
+	l, err := tab.Navigate(t.Context(), nil, url+"/endless")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestTab_serverThatNeverAnswers(t *testing.T) {
 	t.Parallel()
 	url := site(t, map[string]string{"/": "<title>one</title>"})
 	_, tab := open(t, tabs.Options{})
-	if _, err := tab.Navigate(t.Context(), url+"/silent"); !errors.Is(err, tabs.ErrStuck) {
+	if _, err := tab.Navigate(t.Context(), nil, url+"/silent"); !errors.Is(err, tabs.ErrStuck) {
 		t.Errorf("Navigate() = %v, want ErrStuck", err)
 	}
 	visit(t, tab, url+"/")
@@ -236,7 +236,7 @@ func TestTab_auth(t *testing.T) {
 	t.Parallel()
 	url := site(t, nil)
 	b, tab := open(t, tabs.Options{})
-	_, err := tab.Navigate(t.Context(), url+"/secret")
+	_, err := tab.Navigate(t.Context(), nil, url+"/secret")
 	if fault, ok := errors.AsType[*tabs.NavigateError](err); !ok || !strings.Contains(fault.Error(), "user name and a password") {
 		t.Errorf("Navigate() = %v", err)
 	}

@@ -1,0 +1,512 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/input"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+// Click clicks an element. What it opened, asked or loaded is in the result.
+func (a *Agent) Click(ctx context.Context, at At) (Look, error) {
+	return a.input(ctx, func(ctx context.Context, c *act) error {
+		to, err := c.over(ctx, at)
+		if err != nil {
+			return fmt.Errorf("click %v: %w", at, err)
+		}
+		mouse := input.DispatchMouseEventParams{X: to.x, Y: to.y, Button: input.MouseButtonLeft, ClickCount: 1}
+		down, up := mouse, mouse
+		down.Type, down.Buttons = input.DispatchMouseEventTypeMousePressed, 1
+		up.Type = input.DispatchMouseEventTypeMouseReleased
+		if err := c.post(ctx, command{"Input.dispatchMouseEvent", down}, command{"Input.dispatchMouseEvent", up}); err != nil {
+			return fmt.Errorf("click %v: %w", at, err)
+		}
+		c.say("Clicked %s.", to.what)
+		c.settle(ctx)
+		return nil
+	})
+}
+
+// Type fills a field with text in place of what it holds, and presses Enter when
+// submit is set.
+func (a *Agent) Type(ctx context.Context, at At, text string, submit bool) (Look, error) {
+	return a.input(ctx, func(ctx context.Context, c *act) error {
+		if err := c.fill(ctx, at, text); err != nil {
+			return fmt.Errorf("type into %v: %w", at, err)
+		}
+		if !submit {
+			return nil
+		}
+		if err := c.press(ctx, "Enter"); err != nil {
+			return fmt.Errorf("submit: %w", err)
+		}
+		c.settle(ctx)
+		return nil
+	})
+}
+
+func (c *act) fill(ctx context.Context, at At, text string) error {
+	t, err := c.find(ctx, at)
+	if err != nil {
+		return err
+	}
+	var got struct {
+		wrong
+		Done, Secret, Filled bool
+	}
+	if err := c.eval(ctx, t.frame, nil, "scroll", t.ref, 0, 0, ""); err != nil {
+		return err
+	}
+	if err := c.eval(ctx, t.frame, &got, "fill", t.ref, text); err != nil {
+		return err
+	}
+	if err := got.err(); err != nil {
+		return err
+	}
+	switch {
+	case got.Done:
+	case text != "":
+		if err := c.post(ctx, command{"Input.insertText", input.InsertTextParams{Text: text}}); err != nil {
+			return err
+		}
+	case got.Filled:
+		if err := c.press(ctx, "Delete"); err != nil {
+			return err
+		}
+	}
+	if c.tab.Dialog() != nil {
+		return nil
+	}
+	c.say("Typed into %v.", at)
+	if got.Secret {
+		return nil
+	}
+	var now struct{ Value *string }
+	if err := t.frame.Eval(ctx, script, &now, "valueOf", t.ref); err == nil && now.Value != nil && strings.TrimSpace(*now.Value) != strings.TrimSpace(text) {
+		c.say("The field holds %q now, which is not what was typed.", clip(*now.Value, 200))
+	}
+	return nil
+}
+
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
+
+func (c *act) press(ctx context.Context, keys string) error {
+	events, err := keyEvents(keys)
+	if err != nil {
+		return err
+	}
+	inputs := make([]command, 0, len(events))
+	for _, e := range events {
+		inputs = append(inputs, command{"Input.dispatchKeyEvent", e})
+	}
+	return c.post(ctx, inputs...)
+}
+
+// Do does one of the other actions.
+func (a *Agent) Do(ctx context.Context, action Action) (Look, error) {
+	switch action.Kind {
+	case Dialog:
+		return a.answer(ctx, action)
+	case Downloads, Console:
+		return a.list(ctx, action)
+	case Tabs:
+		if action.Op == "" || action.Op == "list" {
+			return a.list(ctx, action)
+		}
+	case Wait:
+		return a.wait(ctx, action)
+	case Upload:
+		if a.o.File != nil {
+			inside := make([]string, 0, len(action.Files))
+			for _, f := range action.Files {
+				p, err := a.o.File(f)
+				if err != nil {
+					return Look{}, fmt.Errorf("upload %s: %w", f, err)
+				}
+				inside = append(inside, p)
+			}
+			action.Files = inside
+		}
+	}
+	do, ok := actions[action.Kind]
+	if !ok {
+		return Look{}, fmt.Errorf("no action %q: %w", action.Kind, ErrWrongKind)
+	}
+	return a.input(ctx, func(ctx context.Context, c *act) error {
+		if err := do(c, ctx, action); err != nil {
+			return fmt.Errorf("%s: %w", action.Kind, err)
+		}
+		return nil
+	})
+}
+
+// actions are those that change the page.
+var actions = map[string]func(*act, context.Context, Action) error{
+	Scroll:  (*act).scroll,
+	Press:   (*act).pressed,
+	Select:  (*act).choose,
+	Hover:   (*act).hover,
+	Back:    func(c *act, ctx context.Context, _ Action) error { return c.history(ctx, -1) },
+	Forward: func(c *act, ctx context.Context, _ Action) error { return c.history(ctx, 1) },
+	Reload:  (*act).reload,
+	Tabs:    (*act).switchTab,
+	Upload:  (*act).upload,
+}
+
+func (c *act) scroll(ctx context.Context, a Action) error {
+	frames, err := c.tab.Frames(ctx)
+	if err != nil {
+		return err
+	}
+	frame, to := frames[0], any(nil)
+	if a.At != (At{}) {
+		t, err := c.find(ctx, a.At)
+		if err != nil {
+			return err
+		}
+		frame, to = t.frame, t.ref
+	}
+	amount := a.Amount
+	if amount == 0 {
+		amount = 600
+	}
+	var dx, dy int
+	edge := ""
+	switch a.Direction {
+	case "", "down":
+		dy = amount
+		if a.Direction == "" && to != nil {
+			dy = 0 // that element into view
+		}
+	case "up":
+		dy = -amount
+	case "right":
+		dx = amount
+	case "left":
+		dx = -amount
+	case "top", "bottom":
+		edge = a.Direction
+	default:
+		return fmt.Errorf("no direction %q, only up, down, left, right, top and bottom: %w", a.Direction, ErrWrongKind)
+	}
+	var got wrong
+	if err := c.eval(ctx, frame, &got, "scroll", to, dx, dy, edge); err != nil {
+		return err
+	}
+	return got.err()
+}
+
+func (c *act) pressed(ctx context.Context, a Action) error {
+	if a.At != (At{}) {
+		to, err := c.over(ctx, a.At)
+		if err != nil {
+			return err
+		}
+		var focused bool
+		if err := c.eval(ctx, to.frame, &focused, "focus", to.ref); err != nil {
+			return err
+		}
+	}
+	if err := c.press(ctx, a.Keys); err != nil {
+		return err
+	}
+	c.say("Pressed %s.", a.Keys)
+	c.settle(ctx)
+	return nil
+}
+
+func (c *act) choose(ctx context.Context, a Action) error {
+	t, err := c.find(ctx, a.At)
+	if err != nil {
+		return err
+	}
+	var got struct {
+		wrong
+		Chosen []string
+	}
+	values := a.Values
+	if values == nil {
+		values = []string{}
+	}
+	if err := c.eval(ctx, t.frame, &got, "select", t.ref, values); err != nil {
+		return err
+	}
+	if err := got.err(); err != nil {
+		return err
+	}
+	c.tab.Acted()
+	c.say("Chose %q.", got.Chosen)
+	c.settle(ctx)
+	return nil
+}
+
+func (c *act) hover(ctx context.Context, a Action) error {
+	to, err := c.over(ctx, a.At)
+	if err != nil {
+		return err
+	}
+	c.say("The pointer is over %s.", to.what)
+	c.settle(ctx)
+	return nil
+}
+
+func (c *act) history(ctx context.Context, steps int) error {
+	l, err := c.tab.History(ctx, c.gate, steps)
+	return c.loaded(ctx, l, err)
+}
+
+func (c *act) reload(ctx context.Context, _ Action) error {
+	l, err := c.tab.Reload(ctx, c.gate)
+	return c.loaded(ctx, l, err)
+}
+
+func (c *act) switchTab(ctx context.Context, a Action) error {
+	var t *tabs.Tab
+	var err error
+	if a.Op == "new" {
+		if a.URL != "" {
+			if _, err := tabs.Address(a.URL); err != nil {
+				return err
+			}
+		}
+		if t, err = c.tabs.Open(ctx); err != nil {
+			return err
+		}
+		c.tab = t
+		if a.URL == "" {
+			return nil
+		}
+		return c.navigate(ctx, a.URL)
+	}
+	if a.Tab == 0 && a.Op == "close" {
+		t = c.tab
+	} else if t, err = c.tabs.Find(a.Tab); err != nil {
+		return err
+	}
+	switch a.Op {
+	case "switch":
+		return c.tabs.Activate(ctx, t)
+	case "close":
+		return c.tabs.CloseTab(ctx, t)
+	}
+	return fmt.Errorf("no operation %q on tabs, only list, switch, close and new: %w", a.Op, ErrWrongKind)
+}
+
+func (c *act) upload(ctx context.Context, a Action) error {
+	if len(a.Files) == 0 {
+		return fmt.Errorf("no files named: %w", ErrWrongKind)
+	}
+	if a.At == (At{}) {
+		node := c.tab.Chooser()
+		if node == 0 {
+			return fmt.Errorf("no element named, and the page asked for no file: %w", ErrNotFound)
+		}
+		_, err := tabs.Call(ctx, c.tab, c.tab.Session().Gated(c.gate), dom.SetFileInputFiles, dom.SetFileInputFilesParams{Files: a.Files, BackendNodeID: node})
+		if err != nil {
+			return err
+		}
+		c.say("Gave the page %d files.", len(a.Files))
+		c.settle(ctx)
+		return nil
+	}
+	t, err := c.find(ctx, a.At)
+	if err != nil {
+		return err
+	}
+	var got struct {
+		wrong
+		Multiple bool
+	}
+	if err := t.frame.Eval(ctx, script, &got, "upload", t.ref); err != nil {
+		return err
+	}
+	if err := got.err(); err != nil {
+		return err
+	}
+	if len(a.Files) > 1 && !got.Multiple {
+		return fmt.Errorf("it takes one file, not %d: %w", len(a.Files), ErrWrongKind)
+	}
+	object, err := t.frame.Object(ctx, script, "pick", t.ref)
+	if err != nil {
+		return err
+	}
+	if object == "" {
+		return ErrStale
+	}
+	_, err = tabs.Call(ctx, c.tab, t.frame.By(c.gate).Session(), dom.SetFileInputFiles, dom.SetFileInputFilesParams{Files: a.Files, ObjectID: object})
+	if err != nil {
+		return err
+	}
+	c.tab.Acted()
+	c.say("Gave %v %d files.", a.At, len(a.Files))
+	c.settle(ctx)
+	return nil
+}
+
+// answer answers the dialog that is open.
+func (a *Agent) answer(ctx context.Context, action Action) (Look, error) {
+	if err := a.lease.May(); err != nil {
+		return Look{}, err
+	}
+	c, ctx, end, err := a.begin(ctx, true)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	if err := a.lease.May(); err != nil {
+		return Look{}, err
+	}
+	if err := c.tab.Answer(action.Accept, action.Text); err != nil {
+		return Look{}, fmt.Errorf("dialog: %w", err)
+	}
+	c.tab.Acted()
+	c.settle(ctx)
+	return c.look(ctx, false)
+}
+
+// list tells what is open, downloaded or printed. It touches no page.
+func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
+	token, err := a.lease.Look()
+	if err != nil {
+		return Look{}, err
+	}
+	c, _, end, err := a.begin(ctx, true)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	var w strings.Builder
+	switch action.Kind {
+	case Tabs:
+		for _, t := range a.tabs.State().Tabs {
+			mark := ""
+			if t.Active {
+				mark = " [active]"
+			}
+			if t.Crashed {
+				mark += " [crashed]"
+			}
+			fmt.Fprintf(&w, "Tab %d%s: %s (%s)\n", t.Number, mark, t.Title, t.URL)
+		}
+	case Downloads:
+		for _, d := range a.tabs.Downloads() {
+			fmt.Fprintf(&w, "%s: %s, %d bytes", d.Name, d.State, d.Received)
+			if d.State == tabs.DownloadRunning && d.Total > 0 {
+				fmt.Fprintf(&w, " of %d", d.Total)
+			}
+			if d.Path != "" {
+				fmt.Fprintf(&w, ", at %s", d.Path)
+			}
+			fmt.Fprintf(&w, " (from %s)\n", d.URL)
+		}
+	case Console:
+		for _, l := range c.tab.Console() {
+			fmt.Fprintf(&w, "%s %s: %s", l.At.UTC().Format("15:04:05"), l.Level, l.Text)
+			if l.URL != "" {
+				fmt.Fprintf(&w, " (%s:%d)", l.URL, l.Line)
+			}
+			w.WriteString("\n")
+		}
+	}
+	if w.Len() == 0 {
+		w.WriteString("(none)\n")
+	}
+	// A list is no look at the page; it only must not have raced a person.
+	if now, err := a.lease.Look(); err != nil || now != token {
+		return Look{}, fmt.Errorf("list: %w", a.lease.May())
+	}
+	return Look{Text: w.String(), Tab: c.tab.Info(), Notices: a.tabs.Notices(c.seq)}, nil
+}
+
+// wait waits until something is on the page.
+func (a *Agent) wait(ctx context.Context, action Action) (Look, error) {
+	if _, err := a.lease.Look(); err != nil {
+		return Look{}, err
+	}
+	c, ctx, end, err := a.begin(ctx, false)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	limit := action.Timeout
+	if limit <= 0 {
+		limit = 10 * time.Second
+	}
+	limited, cancel := context.WithTimeout(ctx, min(limit, MaxWait))
+	defer cancel()
+	for {
+		if c.tab = a.tabs.Current(); c.tab == nil || c.tab.Dialog() != nil || c.tab.Alive() != nil {
+			return c.look(ctx, false)
+		}
+		found, err := c.there(limited, action)
+		if err != nil && limited.Err() == nil && !gone(err) {
+			return Look{}, c.explain(err)
+		}
+		if found {
+			return c.look(ctx, false)
+		}
+		// A page tells nobody of its changes; its own work is left the time.
+		pause := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-limited.Done():
+			pause.Stop()
+			if ctx.Err() != nil {
+				return Look{}, context.Cause(ctx)
+			}
+			if action.At.Selector == "" && action.Text == "" && action.URL == "" {
+				return c.look(ctx, false)
+			}
+			return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(fmt.Errorf("wait for %s: %w", action.awaited(), ErrTimeout))
+		}
+		if _, err := a.lease.Look(); err != nil {
+			return Look{}, err
+		}
+	}
+}
+
+func (a Action) awaited() string {
+	var parts []string
+	for _, p := range []struct{ what, is string }{{"selector", a.At.Selector}, {"text", a.Text}, {"URL", a.URL}} {
+		if p.is != "" {
+			parts = append(parts, fmt.Sprintf("%s %q", p.what, p.is))
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
+func (c *act) there(ctx context.Context, a Action) (bool, error) {
+	if a.At.Selector == "" && a.Text == "" && a.URL == "" {
+		return false, nil
+	}
+	if a.URL != "" && !strings.Contains(c.tab.Info().URL, a.URL) {
+		return false, nil
+	}
+	if a.At.Selector == "" && a.Text == "" {
+		return true, nil
+	}
+	frames, err := c.tab.Frames(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range frames {
+		var found bool
+		if err := f.Eval(ctx, script, &found, "has", a.At.Selector, a.Text); err != nil {
+			return false, err
+		}
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,281 @@
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/cdp/jsonv2"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/control"
+	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+// How long an input's effects are waited for.
+const (
+	quietTime    = 500 * time.Millisecond // in which a click's pop-up or navigation begins
+	popupTime    = 3 * time.Second        // for a new tab to know its address
+	downloadTime = 5 * time.Second        // for a file to arrive before it is told as running
+)
+
+//go:embed page.js
+var library string
+
+// script calls a function of page.js by name.
+var script = `(name, ...args) => (globalThis.glovebox ??= ` + library + `)[name](...args)`
+
+// Options are what an Agent is made of; Browser is needed.
+type Options struct {
+	Browser *tabs.Browser
+	Lease   *control.Lease // one of its own, that nobody takes, when nil
+
+	// File says whether a file may be uploaded and under which path the browser
+	// sees it; nil for every path as it is.
+	File func(path string) (string, error)
+
+	Log *slog.Logger
+}
+
+// Agent is a Backend over a browser's debugging connection.
+type Agent struct {
+	o     Options
+	tabs  *tabs.Browser
+	lease *control.Lease
+	log   *slog.Logger
+
+	busy chan struct{} // one: whoever has it acts; it guards what follows
+
+	next   int           // number for the next element
+	known  map[int]place // the elements of the newest look
+	looked *tabs.Tab     // whose look that was
+}
+
+// place is where a numbered element is.
+type place struct {
+	frame   cdp.FrameID
+	element Element
+}
+
+var _ Backend = (*Agent)(nil)
+
+// NewAgent returns an Agent.
+func NewAgent(o Options) *Agent {
+	a := &Agent{o: o, tabs: o.Browser, lease: o.Lease, log: o.Log, busy: make(chan struct{}, 1), next: 1, known: map[int]place{}}
+	if a.lease == nil {
+		a.lease = control.New()
+	}
+	if a.log == nil {
+		a.log = slog.Default()
+	}
+	return a
+}
+
+// gate lets an input of the agent through unless a person has control.
+func (a *Agent) gate(send func()) error { return a.lease.Agent(send) }
+
+// act is a call that is going on.
+type act struct {
+	*Agent
+	tab   *tabs.Tab
+	seq   uint64   // the last notice before it
+	lines []string // what it has to tell, before the look
+}
+
+func (c *act) say(format string, a ...any) { c.lines = append(c.lines, fmt.Sprintf(format, a...)) }
+
+// begin waits for its turn, makes sure of a tab, and clears a dialog away that
+// was not answered.
+func (a *Agent) begin(ctx context.Context, answers bool) (*act, context.Context, func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	select {
+	case a.busy <- struct{}{}:
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, nil, context.Cause(ctx)
+	}
+	end := func() {
+		<-a.busy
+		cancel()
+	}
+	seq := a.tabs.Seq()
+	tab, err := a.tabs.Active(ctx)
+	if err != nil {
+		end()
+		return nil, nil, nil, err
+	}
+	if !answers {
+		tab.Dismiss()
+	}
+	return &act{Agent: a, tab: tab, seq: seq}, ctx, end, nil
+}
+
+// input runs one act that changes the page and looks at what came of it.
+func (a *Agent) input(ctx context.Context, do func(ctx context.Context, c *act) error) (Look, error) {
+	if err := a.lease.May(); err != nil {
+		return Look{}, err
+	}
+	c, ctx, end, err := a.begin(ctx, false)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	if err := do(ctx, c); err != nil {
+		if _, ok := errors.AsType[*tabs.DialogError](err); ok {
+			// The act went through, and its answer comes after the dialog's.
+			return c.look(ctx, false)
+		}
+		return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(err)
+	}
+	return c.look(ctx, false)
+}
+
+// explain adds what happened meanwhile to an error.
+func (c *act) explain(err error) error {
+	for _, n := range c.tabs.Notices(c.seq) {
+		err = fmt.Errorf("%w\n%s", err, n.Text)
+	}
+	return err
+}
+
+// eval calls a function of page.js in a frame as an input of the agent.
+func (c *act) eval(ctx context.Context, f *tabs.Frame, out any, name string, args ...any) error {
+	return f.By(c.gate).Eval(ctx, script, out, append([]any{name}, args...)...)
+}
+
+// Navigate opens an address in the active tab.
+func (a *Agent) Navigate(ctx context.Context, url string) (Look, error) {
+	if _, err := tabs.Address(url); err != nil {
+		return Look{}, err
+	}
+	return a.input(ctx, func(ctx context.Context, c *act) error { return c.navigate(ctx, url) })
+}
+
+func (c *act) navigate(ctx context.Context, url string) error {
+	l, err := c.tab.Navigate(ctx, c.gate, url)
+	return c.loaded(ctx, l, err)
+}
+
+// loaded tells how a navigation ended.
+func (c *act) loaded(ctx context.Context, l tabs.Loaded, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case l.Download:
+		c.say("The address is a file: the page stays as it was.")
+		c.downloaded(ctx)
+	case !l.Complete && c.tab.Dialog() == nil:
+		c.say("The page has not finished loading after %v; this is what is there so far.", tabs.LoadTime)
+	}
+	return nil
+}
+
+// settle waits for what an input led to: a navigation, a new tab, a download, a
+// dialog.
+func (c *act) settle(ctx context.Context) {
+	quiet, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	c.until(quiet, func() bool { return c.tab.Dialog() != nil || c.tab.Alive() != nil })
+	now := c.tabs.Current()
+	if now == nil || now.Dialog() != nil {
+		return
+	}
+	if now != c.tab {
+		address, cancel := context.WithTimeout(ctx, popupTime)
+		defer cancel()
+		c.until(address, func() bool {
+			url := now.Info().URL
+			return now.Dialog() != nil || now.Alive() != nil || (url != "" && url != "about:blank")
+		})
+	}
+	if now.Alive() == nil && !now.Settle(ctx) {
+		c.say("The page has not finished loading after %v; this is what is there so far.", tabs.LoadTime)
+	}
+	c.downloaded(ctx)
+}
+
+// downloaded waits a little for files that began to arrive during the call.
+func (c *act) downloaded(ctx context.Context) {
+	began := false
+	for _, n := range c.tabs.Notices(c.seq) {
+		began = began || n.Kind == tabs.NoticeDownload
+	}
+	if !began {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, downloadTime)
+	defer cancel()
+	c.until(ctx, func() bool {
+		for _, d := range c.tabs.Downloads() {
+			if d.State == tabs.DownloadRunning {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// until waits for ok, which is asked again after each change of the browser, or
+// for the end of ctx.
+func (c *act) until(ctx context.Context, ok func() bool) bool {
+	for {
+		bell := c.tabs.Watch()
+		if ok() {
+			return true
+		}
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// post sends inputs that belong together, unless a person has control, and waits
+// for their answers. A dialog or a crash that they lead to ends the wait.
+func (c *act) post(ctx context.Context, inputs ...command) error {
+	answers := make(chan error, len(inputs)) // one each, whoever still waits
+	err := c.lease.Agent(func() {
+		for _, in := range inputs {
+			c.tab.Session().Go(in.method, in.params, func(_ jsonv2.Value, err error) { answers <- err })
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.tab.Acted()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for range inputs {
+		for done := false; !done; {
+			bell := c.tabs.Watch()
+			if c.tab.Dialog() != nil || c.tab.Alive() != nil {
+				return nil // what it led to; the look tells
+			}
+			select {
+			case err := <-answers:
+				if err != nil {
+					if errors.Is(err, devtools.ErrClosed) {
+						return tabs.ErrBroken
+					}
+					return err
+				}
+				done = true
+			case <-bell:
+			case <-ctx.Done():
+				return fmt.Errorf("the input was sent: %w", tabs.ErrStuck)
+			}
+		}
+	}
+	return nil
+}
+
+// command is one input to the page.
+type command struct {
+	method string
+	params any
+}

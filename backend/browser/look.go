@@ -1,0 +1,224 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+// seen is what page.js tells of one document.
+type seen struct {
+	Elements []Element `json:"elements"`
+	Next     int       `json:"next"`
+	More     int       `json:"more"`
+	Title    string    `json:"title"`
+	URL      string    `json:"url"`
+	Scroll   struct {
+		X, Y, Width, Height int
+	} `json:"scroll"`
+	View struct {
+		Width, Height int
+	} `json:"view"`
+}
+
+// look looks at the active tab and puts together what the call tells: what it
+// did, what happened meanwhile, and the page with its elements.
+func (c *act) look(ctx context.Context, content bool) (Look, error) {
+	token, err := c.lease.Look()
+	if err != nil {
+		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
+	}
+	l, err := c.see(ctx, content)
+	if err != nil {
+		return Look{}, err
+	}
+	if err := token.Done(); err != nil {
+		clear(c.known)
+		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
+	}
+	return l, nil
+}
+
+func (c *act) see(ctx context.Context, content bool) (Look, error) {
+	tab := c.tabs.Current()
+	if tab == nil {
+		var err error
+		if tab, err = c.tabs.Active(ctx); err != nil {
+			return Look{}, err
+		}
+	}
+	clear(c.known)
+	c.looked = tab
+
+	var page bytes.Buffer
+	var l Look
+	var fault error
+	if d := tab.Dialog(); d != nil {
+		fmt.Fprintf(&page, "The page waits for an answer to its %s %q.\n", d.Kind, d.Text)
+	} else if fault = c.document(ctx, tab, &page, &l, content); fault != nil {
+		// A dialog may open while the page is looked at: it is told like one that
+		// was open before.
+		if d, ok := errors.AsType[*tabs.DialogError](fault); ok {
+			fmt.Fprintf(&page, "The page waits for an answer to its %s %q.\n", d.Kind, d.Text)
+			fault = nil
+		}
+	}
+	l.Tab = tab.Info()
+	l.Notices = c.tabs.Notices(c.seq)
+
+	var text strings.Builder
+	for _, line := range c.lines {
+		fmt.Fprintln(&text, line)
+	}
+	c.told(&text, l.Notices)
+	if fault != nil {
+		// What the call did is not lost over a page that cannot be looked at.
+		fmt.Fprintf(&text, "Tab %d: %s\nThe page cannot be looked at: %v\n", l.Tab.Number, l.Tab.URL, fault)
+		if errors.Is(fault, tabs.ErrCrashed) || errors.Is(fault, tabs.ErrStuck) {
+			return l, errors.New(strings.TrimSpace(text.String()) + "\n" + fault.Error())
+		}
+		return l, fault
+	}
+	title := l.Tab.Title
+	if title == "" {
+		title = "(no title)"
+	}
+	fmt.Fprintf(&text, "Tab %d of %d: %s (%s)\n", l.Tab.Number, len(c.tabs.State().Tabs), title, l.Tab.URL)
+	if l.Tab.Failed != "" {
+		fmt.Fprintf(&text, "This is the browser's error page: %s could not be opened.\n", l.Tab.Failed)
+	}
+	text.Write(page.Bytes())
+	l.Text = strings.TrimRight(text.String(), "\n") + "\n"
+	return l, nil
+}
+
+// told writes the notices, the same one after the other once.
+func (c *act) told(w *strings.Builder, notices []tabs.Notice) {
+	const most = 40
+	if len(notices) > most {
+		fmt.Fprintf(w, "(%d earlier notices are left out)\n", len(notices)-most)
+		notices = notices[len(notices)-most:]
+	}
+	for _, n := range notices {
+		w.WriteString(n.Text)
+		if n.Kind == tabs.NoticeTabOpened {
+			if t, err := c.tabs.Find(n.Tab); err == nil {
+				fmt.Fprintf(w, " It shows %s", t.Info().URL)
+			}
+		}
+		w.WriteString("\n")
+	}
+}
+
+// document looks at all frames of a tab.
+func (c *act) document(ctx context.Context, tab *tabs.Tab, w *bytes.Buffer, l *Look, content bool) error {
+	frames, err := tab.Frames(ctx)
+	if err != nil {
+		return err
+	}
+	if content {
+		if err := c.markdown(ctx, frames, w); err != nil {
+			return err
+		}
+		w.WriteString("\n# Interactive elements\n")
+	}
+	more := 0
+	for _, f := range frames {
+		var s seen
+		err := f.Eval(ctx, script, &s, "look", c.next, max(0, MaxElements-len(l.Elements)))
+		if err != nil {
+			if f.Parent != nil && gone(err) {
+				continue
+			}
+			return err
+		}
+		c.next = max(c.next, s.Next)
+		more += s.More
+		if f.Parent == nil {
+			if s.Scroll.Height > s.View.Height || s.Scroll.Y > 0 {
+				fmt.Fprintf(w, "Scrolled to %d of %d px; %d px are in view.\n", s.Scroll.Y, s.Scroll.Height, s.View.Height)
+			}
+		} else if len(s.Elements) > 0 {
+			fmt.Fprintf(w, "In frame %s:\n", frameName(f))
+		}
+		for _, e := range s.Elements {
+			if f.Parent != nil {
+				e.Frame = f.URL
+			}
+			c.known[e.Number] = place{frame: f.ID, element: e}
+			l.Elements = append(l.Elements, e)
+			e.write(w)
+		}
+	}
+	if len(l.Elements) == 0 {
+		w.WriteString("(nothing on the page can be acted on)\n")
+	}
+	if more > 0 {
+		fmt.Fprintf(w, "(%d more elements are not listed; reach them by a CSS selector)\n", more)
+	}
+	return nil
+}
+
+func frameName(f *tabs.Frame) string {
+	if f.Name != "" {
+		return fmt.Sprintf("%q (%s)", f.Name, f.URL)
+	}
+	return f.URL
+}
+
+// gone tells whether a frame's fault is that it is no longer there.
+func gone(err error) bool {
+	for _, lasting := range []error{tabs.ErrBroken, tabs.ErrCrashed, tabs.ErrGone, tabs.ErrStuck, context.Canceled} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	_, dialog := errors.AsType[*tabs.DialogError](err)
+	return !dialog
+}
+
+// write writes an element as one line: [3] <a> Sign in (https://…).
+func (e Element) write(w *bytes.Buffer) {
+	fmt.Fprintf(w, "[%d] <%s", e.Number, e.Tag)
+	if e.Type != "" {
+		fmt.Fprintf(w, " type=%s", e.Type)
+	}
+	if e.Role != "" {
+		fmt.Fprintf(w, " role=%s", e.Role)
+	}
+	w.WriteString(">")
+	if e.Name != "" {
+		w.WriteString(" " + e.Name)
+	}
+	if e.Href != "" {
+		fmt.Fprintf(w, " (%s)", e.Href)
+	}
+	switch {
+	case e.Secret:
+		w.WriteString(" = (a password)")
+	case e.Value != "":
+		fmt.Fprintf(w, " = %q", e.Value)
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(w, " hint %q", e.Hint)
+	}
+	if len(e.Options) > 0 {
+		fmt.Fprintf(w, " options %q", e.Options)
+		if e.More > 0 {
+			fmt.Fprintf(w, " and %d more", e.More)
+		}
+	}
+	for _, s := range []struct {
+		is   bool
+		word string
+	}{{e.Checked, "checked"}, {e.Expanded, "expanded"}, {e.Disabled, "disabled"}, {e.Readonly, "read-only"}, {e.Off, "off-screen"}} {
+		if s.is {
+			w.WriteString(" [" + s.word + "]")
+		}
+	}
+	w.WriteString("\n")
+}

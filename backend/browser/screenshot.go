@@ -1,0 +1,112 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	_ "image/jpeg"
+	_ "image/png"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+// Screenshot takes a picture of the active tab. It is a look, and refused while a
+// person has control, whose secrets it could show.
+func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
+	token, err := a.lease.Look()
+	if err != nil {
+		return Picture{}, err
+	}
+	c, ctx, end, err := a.begin(ctx, false)
+	if err != nil {
+		return Picture{}, err
+	}
+	defer end()
+	if shot.Tab != 0 && shot.Tab != c.tab.Number() {
+		if c.tab, err = a.tabs.Find(shot.Tab); err != nil {
+			return Picture{}, err
+		}
+		if err := a.tabs.Activate(ctx, c.tab); err != nil {
+			return Picture{}, err
+		}
+	}
+	p, err := c.picture(ctx, shot)
+	if err != nil {
+		return Picture{}, err
+	}
+	if err := token.Done(); err != nil {
+		return Picture{}, err
+	}
+	p.Tab, p.Notices = c.tab.Info(), a.tabs.Notices(c.seq)
+	p.Text = fmt.Sprintf("%d×%d px of tab %d, %s; scale %.4g: a CSS pixel is %.4g pixels of the picture.", p.Width, p.Height, p.Tab.Number, p.Tab.URL, p.Scale, p.Scale)
+	return p, nil
+}
+
+func (c *act) picture(ctx context.Context, shot Shot) (Picture, error) {
+	m, err := tabs.Call(ctx, c.tab, c.tab.Session(), page.GetLayoutMetrics, cdp.Empty{})
+	if err != nil {
+		return Picture{}, err
+	}
+	if m.CSSLayoutViewport == nil || m.CSSVisualViewport == nil || m.CSSContentSize == nil {
+		return Picture{}, fmt.Errorf("take a screenshot: the browser tells no size of the page; reload it")
+	}
+	// The picture shows the visual viewport, scrollbars included, which the page's
+	// own width leaves out.
+	var size struct{ Width, Height float64 }
+	frames, err := c.tab.Frames(ctx)
+	if err != nil {
+		return Picture{}, err
+	}
+	if err := frames[0].Eval(ctx, `() => ({width: innerWidth, height: innerHeight})`, &size); err != nil {
+		return Picture{}, err
+	}
+	p := Picture{Type: "image/png", CSSWidth: size.Width, CSSHeight: size.Height}
+	take := page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng}
+	if shot.JPEG {
+		quality := int64(80)
+		if shot.Quality > 0 {
+			quality = int64(min(shot.Quality, 100))
+		}
+		p.Type, take.Format, take.Quality = "image/jpeg", page.CaptureScreenshotFormatJpeg, &quality
+	}
+	beyond := true
+	switch {
+	case shot.At != At{}:
+		aimed, err := c.aim(ctx, shot.At)
+		if err != nil {
+			return Picture{}, fmt.Errorf("%v: %w", shot.At, err)
+		}
+		left, top := aimed.x-(aimed.inner.x-aimed.box.X), aimed.y-(aimed.inner.y-aimed.box.Y)
+		if m, err = tabs.Call(ctx, c.tab, c.tab.Session(), page.GetLayoutMetrics, cdp.Empty{}); err != nil {
+			return Picture{}, err
+		}
+		take.Clip = &page.Viewport{
+			X: left + m.CSSVisualViewport.PageX, Y: top + m.CSSVisualViewport.PageY,
+			Width: aimed.box.Width, Height: min(aimed.box.Height, MaxPageHeight), Scale: 1,
+		}
+		take.CaptureBeyondViewport = &beyond
+	case shot.Full:
+		take.Clip = &page.Viewport{
+			Width: m.CSSContentSize.Width, Height: min(m.CSSContentSize.Height, MaxPageHeight), Scale: 1,
+		}
+		take.CaptureBeyondViewport = &beyond
+	}
+	if take.Clip != nil {
+		p.CSSWidth, p.CSSHeight = take.Clip.Width, take.Clip.Height
+	}
+	taken, err := tabs.Call(ctx, c.tab, c.tab.Session(), page.CaptureScreenshot, take)
+	if err != nil {
+		return Picture{}, fmt.Errorf("take a screenshot: %w", err)
+	}
+	head, _, err := image.DecodeConfig(bytes.NewReader(taken.Data))
+	if err != nil {
+		return Picture{}, fmt.Errorf("read the screenshot: %w", err)
+	}
+	p.Data, p.Width, p.Height = taken.Data, head.Width, head.Height
+	p.Scale = float64(p.Width) / p.CSSWidth
+	return p, nil
+}
