@@ -77,11 +77,7 @@ func (c *act) see(ctx context.Context, content bool) (Look, error) {
 	c.told(&text, l.Notices)
 	if fault != nil {
 		// What the call did is not lost over a page that cannot be looked at.
-		fmt.Fprintf(&text, "Tab %d: %s\nThe page cannot be looked at: %v\n", l.Tab.Number, l.Tab.URL, fault)
-		if errors.Is(fault, tabs.ErrCrashed) || errors.Is(fault, tabs.ErrStuck) {
-			return l, errors.New(strings.TrimSpace(text.String()) + "\n" + fault.Error())
-		}
-		return l, fault
+		return l, fmt.Errorf("%stab %d (%s) cannot be looked at: %w", &text, l.Tab.Number, l.Tab.URL, fault)
 	}
 	title := l.Tab.Title
 	if title == "" {

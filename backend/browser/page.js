@@ -238,8 +238,12 @@
 		if (!boxOf(e) || !shown(e)) return {error: 'hidden'};
 		if (e.localName === 'input' && ['date', 'time', 'datetime-local', 'month', 'week', 'color', 'range'].includes(e.type)) {
 			e.focus();
-			Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(e, text);
-			if (e.value !== text && !(e.type === 'range' || e.type === 'color')) return {error: 'value', type: e.type};
+			const was = e.value, set = v => Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(e, v);
+			set(text);
+			if (e.value !== text && !(e.type === 'range' || e.type === 'color')) {
+				set(was);
+				return {error: 'value', type: e.type};
+			}
 			changed(e);
 			return {done: true};
 		}

@@ -1,0 +1,441 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
+	"github.com/glovebox-dev/glovebox/backend/browser/control"
+	"github.com/glovebox-dev/glovebox/backend/browser/relay"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+func TestMain(m *testing.M) { browsertest.Main(m) }
+
+type room struct {
+	t     *testing.T
+	tabs  *tabs.Browser
+	lease *control.Lease
+	relay *relay.Relay
+	url   string
+	other string
+}
+
+func newRoom(t *testing.T, pages map[string]string) *room {
+	t.Helper()
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, pages[r.URL.Path])
+	}))
+	t.Cleanup(srv.Close)
+	place := browsertest.Context(t)
+	o := &room{t: t, lease: control.New(), url: srv.URL, other: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1)}
+	o.tabs = tabs.New(tabs.Options{Dial: place.Dial, Context: place.ID, Held: func() bool { return o.lease.State().Held() }})
+	t.Cleanup(func() { o.tabs.Close() })
+	o.relay = relay.New(relay.Options{Browser: o.tabs, Lease: o.lease})
+	t.Cleanup(func() { o.relay.End("") })
+	return o
+}
+
+func (o *room) visit(url string) *tabs.Tab {
+	o.t.Helper()
+	tab, err := o.tabs.Active(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if _, err := tab.Navigate(o.t.Context(), nil, url); err != nil {
+		o.t.Fatal(err)
+	}
+	return tab
+}
+
+// watcher reads everything that a viewer gets.
+type watcher struct {
+	t      testing.TB
+	v      *relay.Viewer
+	frame  *relay.Frame
+	state  *relay.State
+	told   []tabs.Notice
+	frames int
+}
+
+func watch(t testing.TB, r *relay.Relay, view relay.View) *watcher {
+	v := r.Join(view)
+	t.Cleanup(v.Leave)
+	return &watcher{t: t, v: v}
+}
+
+// until reads until ok; what it waits for is said when it does not come.
+func (w *watcher) until(what string, ok func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	defer cancel()
+	for !ok() {
+		m, err := w.v.Next(ctx)
+		if err != nil {
+			w.t.Fatalf("%s: %v; last state %+v, %d frames", what, err, w.state, w.frames)
+		}
+		if m.Frame != nil {
+			w.frame = m.Frame
+			w.frames++
+		} else {
+			w.state = m.State
+			w.told = append(w.told, m.State.Notices...)
+		}
+	}
+}
+
+// colour is the colour in the middle of the newest frame.
+func (w *watcher) colour() color.RGBA {
+	if w.frame == nil {
+		return color.RGBA{}
+	}
+	img, err := jpeg.Decode(bytes.NewReader(w.frame.Image))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return at(img, img.Bounds().Dx()/2, img.Bounds().Dy()/2)
+}
+
+func at(img image.Image, x, y int) color.RGBA {
+	return color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)
+}
+
+func near(a, b color.RGBA) bool {
+	d := func(x, y uint8) bool { return int(x)-int(y) < 24 && int(y)-int(x) < 24 }
+	return d(a.R, b.R) && d(a.G, b.G) && d(a.B, b.B)
+}
+
+var (
+	red   = color.RGBA{255, 0, 0, 255}
+	green = color.RGBA{0, 128, 0, 255}
+	blue  = color.RGBA{0, 0, 255, 255}
+)
+
+func plain(name, background string) string {
+	return fmt.Sprintf("<title>%s</title><body style='margin:0;background:%s'>", name, background)
+}
+
+func TestRelay_followsWhatIsActive(t *testing.T) {
+	o := newRoom(t, map[string]string{"/red": plain("red", "red"), "/green": plain("green", "green"), "/blue": plain("blue", "blue")})
+	tab := o.visit(o.url + "/red")
+	first := watch(t, o.relay, relay.View{ID: "a", Width: 640, Height: 400})
+	first.until("the first picture", func() bool { return near(first.colour(), red) })
+	first.until("the state", func() bool {
+		return first.state != nil && first.state.Active == tab.Number() && first.state.Tabs[0].Title == "red" && first.state.Lost == ""
+	})
+
+	// A late viewer of a page that is still gets the picture that there is.
+	began := time.Now()
+	late := watch(t, o.relay, relay.View{ID: "b", Width: 320, Height: 200})
+	late.until("the late one's first picture", func() bool { return near(late.colour(), red) })
+	t.Logf("late viewer's first picture after %v", time.Since(began))
+	late.v.Leave()
+	if _, err := late.v.Next(t.Context()); !errors.Is(err, relay.ErrLeft) {
+		t.Errorf("Next() after leaving: %v", err)
+	}
+
+	o.visit(o.other + "/green") // another process
+	first.until("the other process's picture", func() bool { return near(first.colour(), green) })
+	o.visit(o.url + "/red")
+	first.until("the way back", func() bool { return near(first.colour(), red) })
+	second, err := o.tabs.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.visit(o.url + "/blue")
+	first.until("the other tab", func() bool { return near(first.colour(), blue) && first.frame.Tab == second.Number() })
+	if err := o.tabs.Activate(t.Context(), tab); err != nil {
+		t.Fatal(err)
+	}
+	first.until("the first tab again", func() bool { return near(first.colour(), red) && first.frame.Tab == tab.Number() })
+
+	first.v.Leave()
+	again := watch(t, o.relay, relay.View{ID: "a", Width: 640, Height: 400})
+	again.until("the picture of who comes back", func() bool { return near(again.colour(), red) })
+	again.v.Resize(200, 120, 1)
+	again.until("the smaller picture", func() bool {
+		c, _, err := image.DecodeConfig(bytes.NewReader(again.frame.Image))
+		return err == nil && c.Width <= 200
+	})
+}
+
+// TestRelay_costsNothing holds that a page that is still sends no frame, and that
+// nobody looking means no screencast.
+func TestRelay_costsNothing(t *testing.T) {
+	o := newRoom(t, map[string]string{"/": plain("still", "red"), "/busy": `<body><script>let n = 0; (function f() { document.body.textContent = n++; requestAnimationFrame(f) })()</script>`})
+	o.visit(o.url + "/")
+	w := watch(t, o.relay, relay.View{ID: "a", Width: 640, Height: 400})
+	w.until("the first picture", func() bool { return near(w.colour(), red) })
+	// The page has settled once a second has passed without a frame.
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := w.v.Next(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+	}
+	before := o.relay.Stats()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if m, err := w.v.Next(ctx); err == nil {
+		t.Errorf("a still page gave %+v", m)
+	}
+	if after := o.relay.Stats(); after.Bytes != before.Bytes {
+		t.Errorf("a still page cost %d bytes", after.Bytes-before.Bytes)
+	}
+
+	o.visit(o.url + "/busy")
+	n := w.frames
+	w.until("ten frames", func() bool { return w.frames > n+10 })
+	w.v.Leave()
+	// The frames that are on their way come to an end, and all are acknowledged.
+	for i, last := 0, uint64(0); ; i++ {
+		s := o.relay.Stats()
+		if s.Frames == last && s.Acks == s.Frames {
+			break
+		}
+		if i == 40 {
+			t.Fatalf("with nobody looking, frames still come or are not acknowledged: %+v", s)
+		}
+		last = s.Frames
+		<-time.After(250 * time.Millisecond)
+	}
+}
+
+// The point that a click on the picture reaches in the page is within a CSS pixel
+// of what was aimed at, whatever the picture's size, the screen's or the page's.
+func TestRelay_clicksWhereThePersonPoints(t *testing.T) {
+	o := newRoom(t, map[string]string{"/": `<meta name=viewport content="width=device-width"><title>0</title><body style="margin:0;height:3000px;background:red">
+		<script>let got = []; addEventListener('mousedown', e => got.push([e.clientX, e.clientY]));
+		addEventListener('wheel', e => got.push(['w', e.clientX, e.clientY, e.deltaY]), {passive: true})</script>`})
+	tab := o.visit(o.url + "/")
+	w := watch(t, o.relay, relay.View{ID: "ann", Width: 640, Height: 320})
+	if err := w.v.Input(relay.Input{Kind: relay.Mouse, Type: "down", Frame: 1, Width: 640, Height: 320, X: 5, Y: 5}); !errors.Is(err, relay.ErrNoFrame) {
+		t.Errorf("an input before the first frame: %v, want ErrNoFrame", err)
+	}
+	w.until("a picture", func() bool { return w.frame != nil })
+	in := relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: 640, Height: 320, X: 5, Y: 5, Button: "left"}
+	if err := w.v.Input(in); !errors.Is(err, control.ErrNotHolder) {
+		t.Errorf("an input without control: %v, want ErrNotHolder", err)
+	}
+	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the news that ann has control", func() bool { return w.state != nil && w.state.Control.Viewer == "ann" })
+
+	got := func() (out []any) {
+		t.Helper()
+		var res struct {
+			Result struct {
+				Value string `json:"value"`
+			} `json:"result"`
+		}
+		if err := tab.Session().Call(t.Context(), "Runtime.evaluate", map[string]any{"expression": "JSON.stringify(got.splice(0))"}, &res); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(res.Result.Value), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, dpr := range []float64{1, 1.25, 2, 3} {
+		for _, pinch := range []float64{1, 2} {
+			if _, err := cdp.Call(t.Context(), tab.Session(), emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1000, Height: 633, DeviceScaleFactor: dpr, Mobile: pinch > 1}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := cdp.Call(t.Context(), tab.Session(), emulation.SetPageScaleFactor, emulation.SetPageScaleFactorParams{PageScaleFactor: pinch}); err != nil {
+				t.Fatal(err)
+			}
+			w.until(fmt.Sprintf("a frame at dpr %v, scale %v", dpr, pinch), func() bool {
+				return w.frame.Meta.DeviceWidth == 1000 && w.frame.Meta.DeviceHeight == 633 && w.frame.Meta.PageScaleFactor == pinch
+			})
+			// Letter-boxed in both directions, and exact.
+			for _, box := range [][2]float64{{640, 320}, {500, 316.5}, {300, 600}} {
+				scale := min(box[0]/1000, box[1]/633)
+				ox, oy := (box[0]-1000*scale)/2, (box[1]-633*scale)/2
+				for _, want := range [][2]float64{{10, 10}, {980, 10}, {10, 620}, {980, 620}, {500, 316}} {
+					in := relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: box[0], Height: box[1], X: ox + want[0]*scale, Y: oy + want[1]*scale, Button: "left", Buttons: 1, Clicks: 1}
+					up := in
+					up.Type, up.Buttons = "up", 0
+					if err := errors.Join(w.v.Input(in), w.v.Input(up)); err != nil {
+						t.Fatal(err)
+					}
+					hits := got()
+					if len(hits) != 1 {
+						t.Fatalf("dpr %v, scale %v, box %v: %v gave %v", dpr, pinch, box, want, hits)
+					}
+					hit := hits[0].([]any)
+					if dx, dy := hit[0].(float64)-want[0]/pinch, hit[1].(float64)-want[1]/pinch; dx > 1 || dx < -1 || dy > 1 || dy < -1 {
+						t.Errorf("dpr %v, scale %v, box %v: aimed at %v, hit %v", dpr, pinch, box, want, hit)
+					}
+				}
+				if ox > 1 || oy > 1 {
+					bar := relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: box[0], Height: box[1], X: ox / 2, Y: oy / 2, Button: "left"}
+					if err := w.v.Input(bar); err != nil {
+						t.Fatal(err)
+					}
+					if hits := got(); len(hits) != 0 {
+						t.Errorf("a click on the bars hit %v", hits)
+					}
+				}
+			}
+		}
+	}
+	wheel := relay.Input{Kind: relay.Wheel, Frame: w.frame.Seq, Width: 500, Height: 316.5, X: 250, Y: 158, DY: 50}
+	if err := w.v.Input(wheel); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the page scrolled", func() bool { return w.frame.Meta.ScrollY > 0 })
+	if hits := got(); len(hits) != 1 || hits[0].([]any)[0] != "w" {
+		t.Errorf("wheel: %v", hits)
+	}
+}
+
+func TestRelay_keysTextTouchAndDrag(t *testing.T) {
+	o := newRoom(t, map[string]string{"/": `<title>0</title><body style="margin:0">
+		<input id=f style="position:absolute;left:0;top:0;width:300px;height:40px">
+		<div id=a draggable=true style="position:absolute;left:0;top:100px;width:100px;height:100px;background:red">drag</div>
+		<div id=b style="position:absolute;left:300px;top:100px;width:100px;height:100px;background:green"></div>
+		<script>let log = [];
+		for (const k of ['compositionstart', 'compositionend']) f.addEventListener(k, e => log.push(k + e.data));
+		f.addEventListener('keydown', e => log.push(e.code));
+		a.ondragstart = e => e.dataTransfer.setData('text/plain', 'parcel');
+		b.ondragover = e => e.preventDefault(); b.ondrop = e => { e.preventDefault(); log.push('drop ' + e.dataTransfer.getData('text/plain')) };
+		addEventListener('touchstart', e => log.push('touch ' + e.touches.length), {passive: true});
+		</script>`})
+	tab := o.visit(o.url + "/")
+	w := watch(t, o.relay, relay.View{ID: "ann", Width: 640, Height: 320})
+	w.until("a picture", func() bool { return w.frame != nil })
+	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	width, height := w.frame.Meta.DeviceWidth, w.frame.Meta.DeviceHeight // one to one
+	send := func(in relay.Input) {
+		t.Helper()
+		in.Frame, in.Width, in.Height = w.frame.Seq, width, height
+		if err := w.v.Input(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(script string) string {
+		t.Helper()
+		var res struct {
+			Result struct {
+				Value string `json:"value"`
+			} `json:"result"`
+		}
+		if err := tab.Session().Call(t.Context(), "Runtime.evaluate", map[string]any{"expression": script}, &res); err != nil {
+			t.Fatal(err)
+		}
+		return res.Result.Value
+	}
+	mouse := func(kind string, x, y float64, buttons int64) {
+		send(relay.Input{Kind: relay.Mouse, Type: kind, X: x, Y: y, Button: "left", Buttons: buttons, Clicks: 1})
+	}
+	mouse("down", 20, 20, 1)
+	mouse("up", 20, 20, 0)
+	send(relay.Input{Kind: relay.Key, Type: "down", Key: "x", Code: "KeyX", KeyCode: 88, Text: "x"})
+	send(relay.Input{Kind: relay.Key, Type: "up", Key: "x", Code: "KeyX", KeyCode: 88})
+	send(relay.Input{Kind: relay.Compose, Text: "か", From: 1, To: 1})
+	send(relay.Input{Kind: relay.Compose, Text: "かん", From: 2, To: 2})
+	send(relay.Input{Kind: relay.Text, Text: "漢"})
+	send(relay.Input{Kind: relay.Text, Text: " pasted é"})
+	if got := ask("f.value"); got != "x漢 pasted é" {
+		t.Errorf("the field holds %q", got)
+	}
+	send(relay.Input{Kind: relay.Key, Type: "down", Key: "a", Code: "KeyA", KeyCode: 65, Modifiers: 2})
+	send(relay.Input{Kind: relay.Key, Type: "up", Key: "a", Code: "KeyA", KeyCode: 65, Modifiers: 2})
+	send(relay.Input{Kind: relay.Text, Text: "all"})
+	if got := ask("f.value"); got != "all" {
+		t.Errorf("after Control+A: %q", got)
+	}
+	send(relay.Input{Kind: relay.Touch, Type: "start", Points: []relay.Point{{ID: 1, X: 500, Y: 300}}})
+	send(relay.Input{Kind: relay.Touch, Type: "end"})
+	mouse("move", 50, 150, 0)
+	mouse("down", 50, 150, 1)
+	mouse("move", 60, 150, 1)
+	mouse("move", 80, 150, 1)
+	// The page says that a drag began in its own time; moves go on meanwhile.
+	for i := 0; i < 40 && !strings.Contains(ask("log.join()"), "drop"); i++ {
+		mouse("move", 320+float64(i), 150, 1)
+		if i > 20 {
+			mouse("up", 350, 150, 0)
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	log := ""
+	for i := 0; i < 50 && !strings.Contains(log, "drop"); i++ {
+		log = ask("log.join()")
+		<-time.After(20 * time.Millisecond)
+	}
+	for _, want := range []string{"KeyX", "compositionstart", "compositionend漢", "touch 1", "drop parcel"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%q is not in %q", want, log)
+		}
+	}
+	if err := w.v.Input(relay.Input{Kind: "dance", Frame: w.frame.Seq}); !errors.Is(err, relay.ErrInput) {
+		t.Errorf("no such input: %v", err)
+	}
+}
+
+func TestRelay_tellsWhatHappens(t *testing.T) {
+	o := newRoom(t, map[string]string{"/": plain("main", "red") + `<script>setTimeout(() => { document.title = "said " + confirm("Sure?") }, 300)</script>`, "/green": plain("green", "green")})
+	w := watch(t, o.relay, relay.View{ID: "ann"})
+	w.until("the browser", func() bool { return w.state != nil && w.state.Lost == "" && len(w.state.Tabs) == 1 })
+	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Navigate, URL: "file:///etc/passwd"}); !errors.Is(err, tabs.ErrForbidden) {
+		t.Errorf("a person's file: address: %v, want ErrForbidden", err)
+	}
+	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Navigate, URL: o.url + "/"}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the dialog", func() bool { return w.state.Dialog != nil && w.state.Dialog.Text == "Sure?" })
+	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Answer, Accept: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the answer", func() bool { return w.state.Dialog == nil && w.state.Tabs[0].Title == "said true" })
+	if len(w.told) < 2 || w.told[0].Kind != tabs.NoticeDialog {
+		t.Errorf("notices = %+v", w.told)
+	}
+	tab := o.tabs.Current()
+	tab.Session().Post("Page.crash", nil)
+	w.until("the crash", func() bool { return w.state.Tabs[0].Crashed })
+	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Navigate, URL: o.url + "/green"}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the page after the crash", func() bool { return near(w.colour(), green) })
+	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Close}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("a new tab for the last one", func() bool { return len(w.state.Tabs) == 1 && w.state.Tabs[0].Number != tab.Number() })
+	o.lease.GiveBack("ann")
+	w.until("the agent's turn", func() bool { return w.state.Control.Viewer == "" && w.state.Control.Look })
+	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Reload}); !errors.Is(err, control.ErrNotHolder) {
+		t.Errorf("a command without control: %v", err)
+	}
+	o.relay.End("The session was closed.")
+	w.until("the end", func() bool { return w.state.Ended == "The session was closed." })
+	if _, err := w.v.Next(t.Context()); !errors.Is(err, relay.ErrEnded) {
+		t.Errorf("after the end: %v", err)
+	}
+}
