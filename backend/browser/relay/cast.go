@@ -166,10 +166,14 @@ func (r *Relay) receive(c *cast) {
 func (r *Relay) take(c *cast, e devtools.Event) {
 	if ev, ok := devtools.Decode(e, input.DragIntercepted); ok && ev.Data != nil {
 		r.mu.Lock()
-		if r.cast == c && r.pressed != nil {
+		held := r.cast == c && r.pressed != nil
+		if held {
 			r.drag = &drag{data: ev.Data}
 		}
 		r.mu.Unlock()
+		if !held { // the button was let go before the page began
+			devtools.Post(c.tab.Session(), input.DispatchDragEvent, input.DispatchDragEventParams{Type: input.DispatchDragEventTypeDragCancel, Data: ev.Data})
+		}
 		return
 	}
 	if ev, ok := devtools.Decode(e, page.ScreencastVisibilityChanged); ok {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/chromedp/cdproto/cdp/jsonv2"
 	"github.com/chromedp/cdproto/input"
 
 	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
@@ -123,7 +124,11 @@ func (v *Viewer) Input(in Input) error {
 	}
 	err = r.o.Lease.Person(v.view.ID, func() {
 		for _, cmd := range commands {
-			c.tab.Session().Post(cmd.method, cmd.params)
+			c.tab.Session().Go(cmd.method, cmd.params, func(_ jsonv2.Value, err error) {
+				if err != nil {
+					r.log.Debug("input not taken", "method", cmd.method, "err", err)
+				}
+			})
 		}
 	})
 	if err != nil {
@@ -161,6 +166,16 @@ func (v *Viewer) meta(seq uint64) (Metadata, bool) {
 	return newest.meta, true
 }
 
+// wheel is a turn of the wheel: the browser wants both deltas, zero or not.
+type wheel struct {
+	Type      string  `json:"type"`
+	X         float64 `json:"x"`
+	Y         float64 `json:"y"`
+	DeltaX    float64 `json:"deltaX"`
+	DeltaY    float64 `json:"deltaY"`
+	Modifiers int64   `json:"modifiers"`
+}
+
 type command struct {
 	method string
 	params any
@@ -176,9 +191,7 @@ func (r *Relay) commands(v *Viewer, c *cast, m Metadata, held bool, in Input) ([
 			return nil, nil
 		}
 		scale := m.scale(in.Width, in.Height)
-		return []command{{"Input.dispatchMouseEvent", input.DispatchMouseEventParams{
-			Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaX: in.DX / scale, DeltaY: in.DY / scale, Modifiers: in.Modifiers,
-		}}}, nil
+		return []command{{"Input.dispatchMouseEvent", wheel{"mouseWheel", x, y, in.DX / scale, in.DY / scale, in.Modifiers}}}, nil
 	case Touch:
 		kind, ok := map[string]input.DispatchTouchEventType{
 			"start": input.DispatchTouchEventTypeTouchStart, "move": input.DispatchTouchEventTypeTouchMove,
