@@ -272,7 +272,10 @@ func (c *act) reload(ctx context.Context, _ Action) error {
 
 func (c *act) switchTab(ctx context.Context, a Action) error {
 	var t *tabs.Tab
-	var err error
+	err := c.lease.May()
+	if err != nil {
+		return err
+	}
 	if a.Op == "new" {
 		if a.URL != "" {
 			if _, err := tabs.Address(a.URL); err != nil {
@@ -363,11 +366,12 @@ func (a *Agent) answer(ctx context.Context, action Action) (Look, error) {
 		return Look{}, err
 	}
 	defer end()
-	if err := a.lease.May(); err != nil {
+	var fault error
+	if err := a.lease.Agent(func() { fault = c.tab.Answer(action.Accept, action.Text) }); err != nil {
 		return Look{}, err
 	}
-	if err := c.tab.Answer(action.Accept, action.Text); err != nil {
-		return Look{}, fmt.Errorf("dialog: %w", err)
+	if fault != nil {
+		return Look{}, fmt.Errorf("dialog: %w", fault)
 	}
 	c.tab.Acted()
 	c.settle(ctx)

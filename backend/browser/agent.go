@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -109,7 +110,7 @@ func (a *Agent) begin(ctx context.Context, answers bool) (*act, context.Context,
 		return nil, nil, nil, err
 	}
 	if !answers {
-		tab.Dismiss()
+		a.lease.Agent(tab.Dismiss) // a person's dialog is not the agent's to dismiss
 	}
 	return &act{Agent: a, tab: tab, seq: seq}, ctx, end, nil
 }
@@ -136,10 +137,12 @@ func (a *Agent) input(ctx context.Context, do func(ctx context.Context, c *act) 
 
 // explain adds what happened meanwhile to an error.
 func (c *act) explain(err error) error {
-	for _, n := range c.tabs.Notices(c.seq) {
-		err = fmt.Errorf("%w\n%s", err, n.Text)
+	var text strings.Builder
+	c.told(&text, c.tabs.Notices(c.seq))
+	if text.Len() == 0 {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w\n%s", err, strings.TrimSpace(text.String()))
 }
 
 // eval calls a function of page.js in a frame as an input of the agent.

@@ -1,15 +1,21 @@
 package browser_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/glovebox-dev/glovebox/backend/browser"
+	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
+	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 )
 
@@ -354,7 +360,7 @@ func TestExtract(t *testing.T) {
 
 func TestStuckAndCrashed(t *testing.T) {
 	d := newDesk(t, map[string]string{
-		"/":     `<title>fine</title><button onclick="while (true) {}">Spin</button>`,
+		"/":     `<title>fine</title><button onclick="while (true) {}">Spin</button><button onclick="while (true) alert('again')">Nag</button>`,
 		"/fine": `<title>fine</title>`,
 	})
 	l := d.visit("/")
@@ -364,6 +370,11 @@ func TestStuckAndCrashed(t *testing.T) {
 	}
 	if took := time.Since(began); took > 70*time.Second {
 		t.Errorf("took %v", took)
+	}
+	wants(t, d.visit("/fine"), "fine")
+	_, err := d.agent.Click(t.Context(), number(t, d.visit("/"), "Nag"))
+	if !errors.Is(err, tabs.ErrStuck) || strings.Count(err.Error(), "again") > 50 {
+		t.Errorf("a click on dialogs without end: %.2000v", err)
 	}
 	wants(t, d.visit("/fine"), "fine")
 	d.tabs.Current().Session().Post("Page.crash", nil)
@@ -417,4 +428,41 @@ func TestLease(t *testing.T) {
 	if got := d.page("() => document.title"); got != "main!" {
 		t.Errorf("after a look: %s", got)
 	}
+}
+
+// TestBrowserThatDies kills the browser under an agent: one call fails and says
+// so, or none does, and the next works with the browser that was started again.
+func TestBrowserThatDies(t *testing.T) {
+	t.Parallel()
+	chrome := browsertest.Own(t)
+	var mu sync.Mutex
+	at := chrome.URL
+	b := tabs.New(tabs.Options{Dial: func(ctx context.Context) (*websocket.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return devtools.Endpoint{URL: at}.Dial(ctx)
+	}})
+	defer b.Close()
+	agent := browser.NewAgent(browser.Options{Browser: b})
+	l, err := agent.Navigate(t.Context(), "about:blank")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chrome.Kill()
+	for b.State().Connected {
+		<-b.Watch()
+	}
+	if _, err := agent.Extract(t.Context()); !errors.Is(err, tabs.ErrUnreachable) {
+		t.Errorf("with no browser: %v, want ErrUnreachable", err)
+	}
+	mu.Lock()
+	at = browsertest.Own(t).URL
+	mu.Unlock()
+	if _, err := agent.Click(t.Context(), browser.At{Number: 1}); !errors.Is(err, browser.ErrStale) {
+		t.Errorf("an old number at a new browser: %v, want ErrStale", err)
+	}
+	if l, err = agent.Extract(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, l, "about:blank")
 }

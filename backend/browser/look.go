@@ -95,18 +95,31 @@ func (c *act) see(ctx context.Context, content bool) (Look, error) {
 // told writes the notices, the same one after the other once.
 func (c *act) told(w *strings.Builder, notices []tabs.Notice) {
 	const most = 40
-	if len(notices) > most {
-		fmt.Fprintf(w, "(%d earlier notices are left out)\n", len(notices)-most)
-		notices = notices[len(notices)-most:]
-	}
-	for _, n := range notices {
-		w.WriteString(n.Text)
+	var lines []string
+	times := 1
+	for i, n := range notices {
+		if i+1 < len(notices) && notices[i+1].Text == n.Text {
+			times++
+			continue
+		}
+		line := n.Text
+		if times > 1 {
+			line += fmt.Sprintf(" (%d times)", times)
+		}
+		times = 1
 		if n.Kind == tabs.NoticeTabOpened {
 			if t, err := c.tabs.Find(n.Tab); err == nil {
-				fmt.Fprintf(w, " It shows %s", t.Info().URL)
+				line += " It shows " + t.Info().URL
 			}
 		}
-		w.WriteString("\n")
+		lines = append(lines, line)
+	}
+	if len(lines) > most {
+		fmt.Fprintf(w, "(%d earlier notices are left out)\n", len(lines)-most)
+		lines = lines[len(lines)-most:]
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
 	}
 }
 

@@ -122,16 +122,29 @@ func (t *Tab) Navigate(ctx context.Context, by devtools.Gate, address string) (L
 }
 
 // unstick ends a script that runs without end in a page that is about to be left:
-// the next page may be one of the same process, and would wait for it.
+// the next page may be one of the same process, and would wait for it. A page that
+// goes on all the same, like one whose dialogs never end, is ended as a whole.
 func (t *Tab) unstick(ctx context.Context) {
-	if t.Dialog() != nil || t.Alive() != nil {
+	if t.Dialog() != nil || t.Alive() != nil || t.answers(ctx, probeTime) {
 		return
 	}
-	probe, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	if _, err := cdp.Call(probe, t.session, runtime.Evaluate, runtime.EvaluateParams{Expression: "1"}); err != nil && probe.Err() != nil && ctx.Err() == nil {
-		devtools.Post(t.session, runtime.TerminateExecution, cdp.Empty{})
+	devtools.Post(t.session, runtime.TerminateExecution, cdp.Empty{})
+	if t.answers(ctx, probeTime) {
+		return
 	}
+	devtools.Post(t.session, page.Crash, cdp.Empty{})
+	ended, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	t.b.wait(ended, func() bool { return t.crashed || t.gone })
+}
+
+// answers tells whether the page runs what it is asked to. The end of ctx is no
+// verdict.
+func (t *Tab) answers(ctx context.Context, within time.Duration) bool {
+	probe, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err := cdp.Call(probe, t.session, runtime.Evaluate, runtime.EvaluateParams{Expression: "1"})
+	return err == nil || probe.Err() == nil || ctx.Err() != nil
 }
 
 // Reload loads the tab's page again.
