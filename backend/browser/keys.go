@@ -73,7 +73,7 @@ var editing = map[string]string{
 // events of pressing and releasing them.
 func keyEvents(keys string) ([]*input.DispatchKeyEventParams, error) {
 	parts := strings.Split(keys, "+")
-	if strings.HasSuffix(keys, "+") { // the plus itself: "+" or "Control++"
+	if keys == "+" || strings.HasSuffix(keys, "++") { // the plus itself: "+" or "Control++"
 		parts = append(parts[:max(0, len(parts)-2)], "+")
 	}
 	var held []string

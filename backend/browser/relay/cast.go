@@ -30,7 +30,8 @@ type Metadata struct {
 type Frame struct {
 	Seq   uint64    `json:"seq"` // an input names the frame that it was made on by it
 	Tab   int       `json:"tab"`
-	At    time.Time `json:"at"` // when it came here
+	Shown time.Time `json:"shown"` // when the browser painted it, by the browser's clock
+	At    time.Time `json:"at"`    // when it came here
 	Meta  Metadata  `json:"meta"`
 	Image []byte    `json:"-"`
 
@@ -188,7 +189,7 @@ func (r *Relay) take(c *cast, e devtools.Event) {
 		return
 	}
 	f := &Frame{
-		Tab: c.tab.Number(), At: time.Now(), Image: ev.Data, cast: c,
+		Tab: c.tab.Number(), At: time.Now(), Shown: clock(float64(ev.Metadata.Timestamp)), Image: ev.Data, cast: c,
 		Meta: Metadata{
 			OffsetTop: ev.Metadata.OffsetTop, PageScaleFactor: ev.Metadata.PageScaleFactor,
 			DeviceWidth: ev.Metadata.DeviceWidth, DeviceHeight: ev.Metadata.DeviceHeight,
@@ -217,6 +218,11 @@ func (r *Relay) wait(d time.Duration) {
 	}
 	r.timing = true
 	time.AfterFunc(d, r.late)
+}
+
+// clock reads seconds since the epoch.
+func clock(seconds float64) time.Time {
+	return time.Unix(0, int64(seconds*1e9))
 }
 
 // publish makes a frame the newest. The lock is held.
@@ -358,7 +364,7 @@ func (r *Relay) shoot(c *cast, before uint64) bool {
 	}
 	r.stats.Shots++
 	r.publish(&Frame{
-		Tab: c.tab.Number(), At: time.Now(), Image: shot.Data, cast: c,
+		Tab: c.tab.Number(), At: time.Now(), Shown: time.Now(), Image: shot.Data, cast: c,
 		Meta: Metadata{PageScaleFactor: m.Scale, DeviceWidth: m.Width, DeviceHeight: m.Height, ScrollX: m.X, ScrollY: m.Y},
 	})
 	return true

@@ -425,3 +425,15 @@ func TestConsole(t *testing.T) {
 	}
 	await(t, b, "the lines", func() bool { return has("warning", "care Object 3") && has("error", "broken") })
 }
+
+func FuzzAddress(f *testing.F) {
+	for _, s := range []string{"a.example", "javascript:alert(1)", "http://a\\@b", "localhost:1/x", "\x00http://a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, typed string) {
+		got, err := tabs.Address(typed)
+		if err == nil && got != "about:blank" && !strings.HasPrefix(got, "http://") && !strings.HasPrefix(got, "https://") {
+			t.Errorf("Address(%q) = %q", typed, got)
+		}
+	})
+}
