@@ -242,6 +242,7 @@ func (c *act) until(ctx context.Context, ok func() bool) bool {
 // for their answers. A dialog or a crash that they lead to ends the wait.
 func (c *act) post(ctx context.Context, inputs ...command) error {
 	answers := make(chan error, len(inputs)) // one each, whoever still waits
+	c.tab.Acted()                            // before, so that a tab that opens at once is known for its effect
 	err := c.lease.Agent(func() {
 		for _, in := range inputs {
 			c.tab.Session().Go(in.method, in.params, func(_ jsonv2.Value, err error) { answers <- err })
@@ -250,7 +251,6 @@ func (c *act) post(ctx context.Context, inputs ...command) error {
 	if err != nil {
 		return err
 	}
-	c.tab.Acted()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for range inputs {

@@ -44,28 +44,37 @@ func (c *act) look(ctx context.Context, content bool) (Look, error) {
 }
 
 func (c *act) see(ctx context.Context, content bool) (Look, error) {
-	tab := c.tabs.Current()
-	if tab == nil {
-		var err error
-		if tab, err = c.tabs.Active(ctx); err != nil {
-			return Look{}, err
-		}
-	}
-	clear(c.known)
-	c.looked = tab
-
 	var page bytes.Buffer
 	var l Look
+	var tab *tabs.Tab
 	var fault error
-	if d := tab.Dialog(); d != nil {
-		fmt.Fprintf(&page, "The page waits for an answer to its %s %q.\n", d.Kind, d.Text)
-	} else if fault = c.document(ctx, tab, &page, &l, content); fault != nil {
-		// A dialog may open while the page is looked at: it is told like one that
-		// was open before.
-		if d, ok := errors.AsType[*tabs.DialogError](fault); ok {
-			fmt.Fprintf(&page, "The page waits for an answer to its %s %q.\n", d.Kind, d.Text)
-			fault = nil
+	for range 3 {
+		if tab = c.tabs.Current(); tab == nil {
+			var err error
+			if tab, err = c.tabs.Active(ctx); err != nil {
+				return Look{}, err
+			}
 		}
+		clear(c.known)
+		c.looked = tab
+		page.Reset()
+		l = Look{}
+		fault = nil
+		if d := tab.Dialog(); d != nil {
+			fault = &tabs.DialogError{Kind: d.Kind, Text: d.Text}
+		} else {
+			fault = c.document(ctx, tab, &page, &l, content)
+		}
+		// A pop-up that closes itself gives way to the tab that opened it.
+		if !errors.Is(fault, tabs.ErrGone) {
+			break
+		}
+	}
+	// A dialog that opens while the page is looked at is told like one that was
+	// open before.
+	if d, ok := errors.AsType[*tabs.DialogError](fault); ok {
+		fmt.Fprintf(&page, "The page waits for an answer to its %s %q.\n", d.Kind, d.Text)
+		fault = nil
 	}
 	l.Tab = tab.Info()
 	l.Notices = c.tabs.Notices(c.seq)

@@ -275,7 +275,7 @@ func TestEndpoint(t *testing.T) {
 			t.Parallel()
 			prefix := strings.TrimSuffix(tc.path, "/")
 			mux := http.NewServeMux()
-			var upgraded bool
+			upgraded := make(chan struct{})
 			strict := func(h http.HandlerFunc) http.HandlerFunc {
 				return func(w http.ResponseWriter, r *http.Request) {
 					if prefix == "" && r.Host != "localhost" {
@@ -294,7 +294,7 @@ func TestEndpoint(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				upgraded = true
+				close(upgraded)
 				ws.Close(websocket.StatusNormalClosure, "")
 			}))
 			srv := httptest.NewServer(mux)
@@ -320,9 +320,7 @@ func TestEndpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			ws.CloseNow()
-			if !upgraded {
-				t.Error("nobody was dialled")
-			}
+			<-upgraded
 		})
 	}
 	for _, bad := range []string{"", "chrome:9222", "ftp://x", "::"} {

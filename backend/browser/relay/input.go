@@ -122,7 +122,10 @@ func (v *Viewer) Input(in Input) error {
 	if err != nil || len(commands) == 0 {
 		return err
 	}
-	err = r.o.Lease.Person(v.view.ID, func() {
+	return r.o.Lease.Person(v.view.ID, func() {
+		if in.Kind != Mouse || in.Type != "move" {
+			c.tab.Acted()
+		}
 		for _, cmd := range commands {
 			c.tab.Session().Go(cmd.method, cmd.params, func(_ jsonv2.Value, err error) {
 				if err != nil {
@@ -131,13 +134,6 @@ func (v *Viewer) Input(in Input) error {
 			})
 		}
 	})
-	if err != nil {
-		return err
-	}
-	if in.Kind != Mouse || in.Type != "move" {
-		c.tab.Acted()
-	}
-	return nil
 }
 
 // meta is the metadata of the frame that an input was made on: the viewer must

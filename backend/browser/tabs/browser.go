@@ -76,7 +76,8 @@ var (
 type Options struct {
 	Dial devtools.DialFunc
 
-	// Context keeps to the tabs of one browser context; "" for the default one's.
+	// Context keeps to the tabs of one browser context; "" for all, new ones being
+	// of the default context.
 	Context string
 
 	// Max is how many tabs may be open; 12 when 0.

@@ -1,0 +1,169 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
+)
+
+// answer answers the dialog that is open.
+func (a *Agent) answer(ctx context.Context, action Action) (Look, error) {
+	if err := a.lease.May(); err != nil {
+		return Look{}, err
+	}
+	c, ctx, end, err := a.begin(ctx, true)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	var fault error
+	if err := a.lease.Agent(func() { fault = c.tab.Answer(action.Accept, action.Text) }); err != nil {
+		return Look{}, err
+	}
+	if fault != nil {
+		return Look{}, fmt.Errorf("dialog: %w", fault)
+	}
+	c.tab.Acted()
+	c.settle(ctx)
+	return c.look(ctx, false)
+}
+
+// list tells what is open, downloaded or printed. It touches no page.
+func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
+	token, err := a.lease.Look()
+	if err != nil {
+		return Look{}, err
+	}
+	c, _, end, err := a.begin(ctx, true)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	var w strings.Builder
+	switch action.Kind {
+	case Tabs:
+		for _, t := range a.tabs.State().Tabs {
+			mark := ""
+			if t.Active {
+				mark = " [active]"
+			}
+			if t.Crashed {
+				mark += " [crashed]"
+			}
+			fmt.Fprintf(&w, "Tab %d%s: %s (%s)\n", t.Number, mark, t.Title, t.URL)
+		}
+	case Downloads:
+		for _, d := range a.tabs.Downloads() {
+			fmt.Fprintf(&w, "%s: %s, %d bytes", d.Name, d.State, d.Received)
+			if d.State == tabs.DownloadRunning && d.Total > 0 {
+				fmt.Fprintf(&w, " of %d", d.Total)
+			}
+			if d.Path != "" {
+				fmt.Fprintf(&w, ", at %s", d.Path)
+			}
+			fmt.Fprintf(&w, " (from %s)\n", d.URL)
+		}
+	case Console:
+		for _, l := range c.tab.Console() {
+			fmt.Fprintf(&w, "%s %s: %s", l.At.UTC().Format("15:04:05"), l.Level, l.Text)
+			if l.URL != "" {
+				fmt.Fprintf(&w, " (%s:%d)", l.URL, l.Line)
+			}
+			w.WriteString("\n")
+		}
+	}
+	if w.Len() == 0 {
+		w.WriteString("(none)\n")
+	}
+	// A list is no look at the page; it only must not have raced a person.
+	if now, err := a.lease.Look(); err != nil || now != token {
+		return Look{}, fmt.Errorf("list: %w", a.lease.May())
+	}
+	return Look{Text: w.String(), Tab: c.tab.Info(), Notices: a.tabs.Notices(c.seq)}, nil
+}
+
+// wait waits until something is on the page.
+func (a *Agent) wait(ctx context.Context, action Action) (Look, error) {
+	if _, err := a.lease.Look(); err != nil {
+		return Look{}, err
+	}
+	c, ctx, end, err := a.begin(ctx, false)
+	if err != nil {
+		return Look{}, err
+	}
+	defer end()
+	limit := action.Timeout
+	if limit <= 0 {
+		limit = 10 * time.Second
+	}
+	limited, cancel := context.WithTimeout(ctx, min(limit, MaxWait))
+	defer cancel()
+	for {
+		if c.tab = a.tabs.Current(); c.tab == nil || c.tab.Dialog() != nil || c.tab.Alive() != nil {
+			return c.look(ctx, false)
+		}
+		found, err := c.there(limited, action)
+		if err != nil && limited.Err() == nil && !gone(err) {
+			return Look{}, c.explain(err)
+		}
+		if found {
+			return c.look(ctx, false)
+		}
+		// A page tells nobody of its changes; its own work is left the time.
+		pause := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-limited.Done():
+			pause.Stop()
+			if ctx.Err() != nil {
+				return Look{}, context.Cause(ctx)
+			}
+			if action.At.Selector == "" && action.Text == "" && action.URL == "" {
+				return c.look(ctx, false)
+			}
+			return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(fmt.Errorf("wait for %s: %w", action.awaited(), ErrTimeout))
+		}
+		if _, err := a.lease.Look(); err != nil {
+			return Look{}, err
+		}
+	}
+}
+
+func (a Action) awaited() string {
+	var parts []string
+	for _, p := range []struct{ what, is string }{{"selector", a.At.Selector}, {"text", a.Text}, {"URL", a.URL}} {
+		if p.is != "" {
+			parts = append(parts, fmt.Sprintf("%s %q", p.what, p.is))
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
+func (c *act) there(ctx context.Context, a Action) (bool, error) {
+	if a.At.Selector == "" && a.Text == "" && a.URL == "" {
+		return false, nil
+	}
+	if a.URL != "" && !strings.Contains(c.tab.Info().URL, a.URL) {
+		return false, nil
+	}
+	if a.At.Selector == "" && a.Text == "" {
+		return true, nil
+	}
+	frames, err := c.tab.Frames(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range frames {
+		var found bool
+		if err := f.Eval(ctx, script, &found, "has", a.At.Selector, a.Text); err != nil {
+			return false, err
+		}
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
+}
