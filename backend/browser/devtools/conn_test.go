@@ -125,7 +125,7 @@ func TestConn_answersOutOfOrder(t *testing.T) {
 func TestConn_incomingSizes(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	c, ws := f.connect(devtools.Options{MaxIncoming: 16 << 20})
+	c, ws := f.connect(devtools.Options{MaxIncoming: 8 << 20})
 	for _, size := range []int{40 << 10, 5 << 20} {
 		call := ask(t.Context(), c, "A.big")
 		r := f.read(ws)
@@ -135,16 +135,19 @@ func TestConn_incomingSizes(t *testing.T) {
 		}
 	}
 	// Over the limit, with the id in front and behind: that call fails alone.
-	for _, form := range []string{`{"id":%[1]d,"result":{"text":"%[2]s"}}`, `{"result":{"text":"%[2]s"},"id":%[1]d}`} {
+	for _, tc := range []struct {
+		form string
+		size int
+	}{{`{"id":%[1]d,"result":{"text":"%[2]s"}}`, 60 << 20}, {`{"result":{"text":"%[2]s"},"id":%[1]d}`, 9 << 20}} {
 		call, other := ask(t.Context(), c, "A.big"), ask(t.Context(), c, "A.small")
 		big, small := f.read(ws), f.read(ws)
 		if big.Method != "A.big" {
 			big, small = small, big
 		}
-		f.say(ws, form, big.ID, strings.Repeat("x", 60<<20))
+		f.say(ws, tc.form, big.ID, strings.Repeat("x", tc.size))
 		f.say(ws, `{"id":%d,"result":{"text":"ok"}}`, small.ID)
 		if got := <-call; !errors.Is(got.err, devtools.ErrTooLarge) {
-			t.Errorf("60 MB: %v, want ErrTooLarge", got.err)
+			t.Errorf("%d bytes: %v, want ErrTooLarge", tc.size, got.err)
 		}
 		if got := <-other; got.err != nil || got.Text != "ok" {
 			t.Errorf("the call beside it = %v", got)
