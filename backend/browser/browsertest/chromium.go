@@ -111,9 +111,7 @@ func start() (*Chromium, error) {
 		"--disable-component-update", "--disable-sync", "--disable-quic", "--site-per-process",
 		"--window-size=1280,720", "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
-	// A group of its own: the wrapper script, the browser and all its children end
-	// together.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = attributes()
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
