@@ -33,6 +33,7 @@ type Spec struct {
 	Resources map[string]string   `json:"resources,omitempty"` // passed on untouched; each provider validates its own keys
 	Env       map[string]EnvValue `json:"env,omitempty"`
 	Network   Network             `json:"network"`
+	Adopt     string              `json:"adopt,omitempty"` // full id of the container to be a guest in; nothing is made then
 }
 
 // EnvValue is a literal, or the name of a host variable that is read when a

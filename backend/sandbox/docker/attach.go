@@ -8,6 +8,7 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -40,7 +41,7 @@ func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle,
 	if err := p.run(ctx, c); err != nil {
 		return sandbox.Handle{}, err
 	}
-	h, err := p.handle(id, b, c.Config.WorkingDir)
+	h, err := p.handle(id, b, c.Config.WorkingDir, p.guestDial(c, b))
 	if err != nil {
 		return sandbox.Handle{}, err
 	}
@@ -66,6 +67,12 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	if err := p.recheckMounts(c); err != nil {
 		return fmt.Errorf("start the container %s: %w: %w", c.ID[:12], err, sandbox.ErrStopped)
 	}
+	if !sharesSocket(c) {
+		if err := p.putAgain(ctx, c); err != nil {
+			return fmt.Errorf("start the container %s: %w", c.ID[:12], err)
+		}
+		p.resetChannels(c.ID)
+	}
 	err := p.start(ctx, c.ID)
 	switch {
 	case cerrdefs.IsNotFound(err):
@@ -74,6 +81,22 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 		return fmt.Errorf("%w: %w", err, sandbox.ErrStopped)
 	}
 	return err
+}
+
+// putAgain puts the guest that a container was made with, or today's, where it
+// was.
+func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse) error {
+	config, ok := guestConfig(c)
+	if !ok {
+		return fmt.Errorf("it has no guest of ours as its first process: %w", sandbox.ErrForeign)
+	}
+	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
+		return p.engine.ImageInspect(ctx, c.Image)
+	})
+	if err != nil {
+		return err
+	}
+	return p.putGuest(ctx, c.ID, img.Architecture, config.GuestUID)
 }
 
 // recheckMounts looks at the sources of a container's mounts once more before

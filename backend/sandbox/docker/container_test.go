@@ -361,7 +361,7 @@ func TestAwaitGuest_saysWhyThereIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := p.handle(created.ID, b, "/")
+	h, err := p.handle(created.ID, b, "/", b.dial)
 	if err != nil {
 		t.Fatal(err)
 	}

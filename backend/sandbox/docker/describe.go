@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
-	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // Describe reads back what a container is; see sandbox.Describer.
@@ -52,6 +50,12 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 	if d.User == "root" {
 		d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
 	}
+	if !sharesSocket(c) {
+		d.Notes = append(d.Notes, "the guest is reached through the engine: each byte of output passes it")
+		if p.bindless() {
+			d.Notes = append(d.Notes, "the workspace is the container's own: it is gone when the sandbox is removed")
+		}
+	}
 	if f.remapped {
 		d.Notes = append(d.Notes, "the engine maps user ids: uid 0 inside is another user on this machine")
 	}
@@ -60,10 +64,7 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 
 // guestUser reads whom a container's guest was told to run commands as.
 func guestUser(c container.InspectResponse) string {
-	var config wire.GuestConfig
-	if argv := c.Config.Entrypoint; len(argv) == 0 || json.Unmarshal([]byte(argv[len(argv)-1]), &config) != nil {
-		return ""
-	}
+	config, _ := guestConfig(c)
 	return config.User
 }
 

@@ -33,6 +33,7 @@ type Options struct {
 	Secret       []byte // what the keys that guests know us by are derived from
 	Version      string // of this program, for the label
 	DefaultImage string // of a Spec that names none
+	ByExec       bool   // reach guests through the engine even where their sockets are on this machine
 	Log          *slog.Logger
 }
 
@@ -47,6 +48,8 @@ var (
 	_ sandbox.Watcher   = (*Provider)(nil)
 	_ sandbox.Describer = (*Provider)(nil)
 	_ sandbox.Logger    = (*Provider)(nil)
+
+	_ sandbox.HostMounter = (*Provider)(nil)
 )
 
 // Provider makes and finds containers on one engine. Its methods may be called
@@ -58,7 +61,10 @@ type Provider struct {
 	log      *slog.Logger
 	starting keyedLock // by container id
 
-	facts atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
+	channels channels // to guests whose socket is not on this machine
+
+	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
+	unseen atomic.Bool           // the engine has refused a file of this machine as a mount's source
 }
 
 // facts are what the first answer of an engine says, and does not change while
@@ -66,6 +72,7 @@ type Provider struct {
 type facts struct {
 	system.Info
 	remapped bool // uids inside are not those outside
+	desktop  bool // a virtual machine that passes files on, and no unix sockets
 }
 
 // New finds the engine's address. It does not talk to it: an engine may come
@@ -81,12 +88,7 @@ func New(opts Options) (*Provider, error) {
 	if opts.Instance == "" {
 		return nil, errors.New("docker provider without an instance id")
 	}
-	engine, err := client.NewClientWithOpts(
-		client.WithHost(e.host),
-		client.WithTLSClientConfigFromEnv(),
-		client.WithVersionFromEnv(),
-		client.WithAPIVersionNegotiation(),
-	)
+	engine, err := e.client()
 	if err != nil {
 		return nil, fmt.Errorf("use the docker engine at %s (%s): %w", e.host, e.why, err)
 	}
@@ -107,7 +109,10 @@ func New(opts Options) (*Provider, error) {
 }
 
 // Close drops idle connections to the engine. Sandboxes stay as they are.
-func (p *Provider) Close() error { return p.engine.Close() }
+func (p *Provider) Close() error {
+	p.dropChannels("", "")
+	return p.engine.Close()
+}
 
 // Info is what an engine says of itself, for doctor.
 type Info struct {
@@ -121,6 +126,8 @@ type Info struct {
 	CPUs            int      `json:"cpus"`
 	Rootless        bool     `json:"rootless"`
 	Remapped        bool     `json:"remapped"` // uids inside are not those outside
+	Channel         string   `json:"channel"`  // how guests are reached: "socket" or "exec"
+	Mounts          bool     `json:"mounts"`   // directories of this machine can be mounted
 	SecurityOptions []string `json:"security_options"`
 	Warnings        []string `json:"warnings"`
 }
@@ -137,6 +144,10 @@ func (p *Provider) Ping(ctx context.Context) (Info, error) {
 	info.OS, info.Arch, info.Kernel, info.CPUs = f.OSType, goArch(f.Architecture), f.KernelVersion, f.NCPU
 	info.SecurityOptions, info.Warnings = f.SecurityOptions, f.Warnings
 	info.Rootless, info.Remapped = hasOption(f.Info, "rootless"), f.remapped
+	info.Channel, info.Mounts = "socket", !p.bindless()
+	if p.byExec(f) {
+		info.Channel = "exec"
+	}
 	return info, nil
 }
 
@@ -163,13 +174,26 @@ func (p *Provider) connect(ctx context.Context) (*facts, error) {
 	if info.OSType != "linux" && info.OSType != "" {
 		return nil, fmt.Errorf("the engine at %s runs %s containers: %w; switch it to Linux containers", p.endpoint.host, info.OSType, sandbox.ErrUnsupported)
 	}
-	if strings.Contains(info.OperatingSystem, "Docker Desktop") {
-		return nil, fmt.Errorf("the engine at %s is Docker Desktop, whose virtual machine passes no unix sockets on: %w; use an engine that runs on this machine itself", p.endpoint.host, sandbox.ErrUnsupported)
-	}
-	known := &facts{Info: info, remapped: hasOption(info, "rootless") || hasOption(info, "userns")}
+	known := &facts{Info: info,
+		remapped: hasOption(info, "rootless") || hasOption(info, "userns"),
+		desktop:  strings.Contains(info.OperatingSystem, "Docker Desktop")}
 	p.facts.Store(known)
 	return known, nil
 }
+
+// bindless reports whether nothing of this machine can be mounted: the engine is
+// on another one, or sees other files than this program does.
+func (p *Provider) bindless() bool {
+	return p.endpoint.remote() && !p.endpoint.loopback() || p.unseen.Load()
+}
+
+// byExec reports whether guests are reached through the engine, because their
+// sockets are not on this machine.
+func (p *Provider) byExec(f *facts) bool { return p.opts.ByExec || f.desktop || p.bindless() }
+
+// MountsHost reports whether a sandbox can be given a directory of this machine;
+// see sandbox.HostMounter.
+func (p *Provider) MountsHost() bool { return !p.bindless() }
 
 func hasOption(info system.Info, name string) bool {
 	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {

@@ -94,6 +94,7 @@ func (p *Provider) removeAll(ctx context.Context, found []container.Summary) err
 // its anonymous volumes. One that is not there is no error; one that somebody
 // else is removing is waited for.
 func (p *Provider) removeContainer(ctx context.Context, id string) error {
+	p.dropChannels(id, "")
 	_, err := call(ctx, p, "remove the container", removeTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	})

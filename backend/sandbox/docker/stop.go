@@ -61,7 +61,7 @@ func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
 	if err != nil {
 		return
 	}
-	h, err := p.handle(c.ID, b, c.Config.WorkingDir)
+	h, err := p.handle(c.ID, b, c.Config.WorkingDir, p.guestDial(c, b))
 	if err != nil {
 		return
 	}
