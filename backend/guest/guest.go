@@ -96,6 +96,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	dumpable := uintptr(0)
 	if alone {
 		dumpable = 1
+		ownUser.Store(true)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, dumpable, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("hide the guest's memory: %w", err)

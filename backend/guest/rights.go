@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -79,6 +80,9 @@ func fsIDs() (uid, gid int) {
 	return u, g
 }
 
+// ownUser says that this process has a user that nobody else in the sandbox is.
+var ownUser atomic.Bool
+
 // raise runs f on a thread that has the guest's own rights.
 func raise(f func()) {
 	runtime.LockOSThread()
@@ -100,6 +104,9 @@ func raise(f func()) {
 		err := process.SetCapabilities(effective, permitted)
 		if u, g := fsIDs(); err != nil || u != uid || g != gid {
 			panic("guest: a thread kept rights that it must not have")
+		}
+		if ownUser.Load() { // a change of fsuid has made the process undumpable, and its files uid 0's
+			_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 		}
 	}()
 	f()
