@@ -20,6 +20,7 @@ import (
 // by a process of the user that owns it.
 type Leaving struct {
 	Dir      string // removed with all that is in it
+	Empty    string // a directory that is left, and nothing in it
 	Kill     string // the program of a guest that did not end by itself
 	FirstTag int    // of the groups of its calls, which are ended with it
 	LastTag  int
@@ -31,10 +32,21 @@ func Leave(l Leaving) error {
 	if l.Kill != "" {
 		errs = append(errs, endProcesses(l))
 	}
-	if l.Dir != "" {
-		if !filepath.IsAbs(l.Dir) || filepath.Clean(l.Dir) != l.Dir || l.Dir == "/" {
-			return fmt.Errorf("%q is no directory of a guest", l.Dir)
+	for _, dir := range []string{l.Dir, l.Empty} {
+		if dir != "" && (!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/") {
+			return fmt.Errorf("%q is no directory of a guest", dir)
 		}
+	}
+	if l.Empty != "" {
+		entries, err := os.ReadDir(l.Empty)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		for _, e := range entries {
+			errs = append(errs, os.RemoveAll(filepath.Join(l.Empty, e.Name())))
+		}
+	}
+	if l.Dir != "" {
 		errs = append(errs, os.RemoveAll(l.Dir))
 	}
 	return errors.Join(errs...)

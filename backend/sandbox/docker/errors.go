@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -125,3 +126,5 @@ func silent(err error) bool {
 func answered(err error) bool {
 	return !errors.Is(err, sandbox.ErrUnreachable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
+
+func isNotFound(err error) bool { return cerrdefs.IsNotFound(err) }

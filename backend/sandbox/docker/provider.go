@@ -50,6 +50,7 @@ var (
 	_ sandbox.Logger    = (*Provider)(nil)
 
 	_ sandbox.HostMounter = (*Provider)(nil)
+	_ sandbox.Overseer    = (*Provider)(nil)
 )
 
 // Provider makes and finds containers on one engine. Its methods may be called
@@ -60,6 +61,8 @@ type Provider struct {
 	engine   *client.Client
 	log      *slog.Logger
 	starting keyedLock // by container id
+
+	listeners listeners // to changes of any container
 
 	channels channels // to guests whose socket is not on this machine
 
@@ -223,19 +226,31 @@ func (p *Provider) ref(id string) (sandbox.Ref, error) {
 	return sandbox.EncodeRef(p.endpoint.baseURL(), id)
 }
 
-// containerID returns the id in a Ref that this provider could have made.
-func (p *Provider) containerID(ref sandbox.Ref) (string, error) {
+// spot is what a Ref of this provider names: a container, and with a guest one
+// that was there before that guest.
+type spot struct{ id, guest string }
+
+// spot returns what a Ref names that this provider could have made.
+func (p *Provider) spot(ref sandbox.Ref) (spot, error) {
 	base, id, err := sandbox.DecodeRef(ref)
 	if err != nil {
-		return "", err
+		return spot{}, err
 	}
-	if ref.Scheme() != "docker" || !isHex(id) || len(id) != 64 {
-		return "", fmt.Errorf("%w: %q is not the address of a container", sandbox.ErrRef, ref)
+	id, guest, adopted := strings.Cut(id, "+")
+	if ref.Scheme() != "docker" || !isHex(id) || len(id) != 64 || adopted && (!isHex(guest) || len(guest) != guestIDLen) {
+		return spot{}, fmt.Errorf("%w: %q is not the address of a container", sandbox.ErrRef, ref)
 	}
 	if base != p.endpoint.baseURL() {
-		return "", fmt.Errorf("the sandbox lives on the engine at %s, and this program uses %s (%s): %w", base, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
+		return spot{}, fmt.Errorf("the sandbox lives on the engine at %s, and this program uses %s (%s): %w", base, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
 	}
-	return id, nil
+	return spot{id, guest}, nil
+}
+
+func (s spot) String() string {
+	if s.guest == "" {
+		return s.id
+	}
+	return adoptedID(s.id, s.guest)
 }
 
 func isHex(s string) bool {

@@ -5,7 +5,7 @@
 //
 //	glovebox-guest serve --config JSON
 //	glovebox-guest connect --socket PATH
-//	glovebox-guest leave [--dir DIR] [--kill PROGRAM [--tags FIRST-LAST]]
+//	glovebox-guest leave [--dir DIR] [--empty DIR] [--kill PROGRAM [--tags FIRST-LAST]]
 //	glovebox-guest version
 package main
 
@@ -74,6 +74,7 @@ func leave(args []string, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	var l guest.Leaving
 	flags.StringVar(&l.Dir, "dir", "", "a directory to remove")
+	flags.StringVar(&l.Empty, "empty", "", "a directory to empty")
 	flags.StringVar(&l.Kill, "kill", "", "the program of a guest to end")
 	tags := flags.String("tags", "", "the groups of its calls")
 	if err := flags.Parse(args); err != nil {
