@@ -122,7 +122,14 @@ func (s Spec) Validate() error {
 	default:
 		return &FieldError{"network.mode", fmt.Sprintf("unknown mode %q; choose none or open", s.Network.Mode)}
 	}
-	if s.Workdir != "" {
+	if s.Adopt != "" {
+		if s.Wall != WallDocker {
+			return &FieldError{"adopt", "containers are behind the docker wall; choose it, or leave the wall out"}
+		}
+		if s.Workdir != "" && !path.IsAbs(s.Workdir) {
+			return &FieldError{"workdir", fmt.Sprintf("%q is not absolute", s.Workdir)}
+		}
+	} else if s.Workdir != "" {
 		if reason := targetFault(s.Workdir); reason != "" {
 			return &FieldError{"workdir", reason}
 		}

@@ -288,6 +288,9 @@ func placeOf(st *task.State) agent.Place {
 		Name: "a sealed container", Workdir: spec.WorkdirOrDefault(),
 		Network: st.Bound != nil && st.Bound.Network == string(sandbox.NetworkOpen),
 	}
+	if spec.Adopt != "" {
+		at.Name = "a container that was there before you, and is not yours: what you change in it stays"
+	}
 	switch spec.Wall {
 	case sandbox.WallNamespace:
 		at.Name = "a sealed sandbox of Linux namespaces"

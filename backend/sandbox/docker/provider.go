@@ -117,6 +117,9 @@ func (p *Provider) Close() error {
 	return p.engine.Close()
 }
 
+// Endpoint returns the engine's address and what made it this one.
+func (p *Provider) Endpoint() (host, why string) { return p.endpoint.host, p.endpoint.why }
+
 // Info is what an engine says of itself, for doctor.
 type Info struct {
 	Endpoint        string   `json:"endpoint"`
