@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -82,7 +83,7 @@ func (e endpoint) refusal(err error) string {
 		return fmt.Sprintf("refuses our certificate (%v); put cert.pem and key.pem that it trusts into DOCKER_CERT_PATH, or make the context again with them", last(err))
 	case strings.Contains(text, "HTTP request to an HTTPS server"), strings.Contains(text, "malformed HTTP response"):
 		return "wants TLS; set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or use a context that has TLS files"
-	case strings.Contains(text, "first record does not look like a TLS handshake"):
+	case strings.Contains(text, "first record does not look like a TLS handshake"), errors.Is(err, http.ErrSchemeMismatch):
 		return "speaks no TLS; unset DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, or use its TLS port (usually 2376)"
 	}
 	return ""
