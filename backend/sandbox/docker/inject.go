@@ -70,7 +70,10 @@ const ordinary = 1000
 // sees this program's files: it does not where this program is itself in a
 // container, or its engine at the end of a tunnel.
 func (p *Provider) probeMounts(ctx context.Context, pl plan, guest string) error {
-	if p.bindless() || !exists("/.dockerenv") && !exists("/run/.containerenv") && !p.endpoint.loopback() {
+	if pl.facts.podman && strings.ContainsAny(guest, `,"`) {
+		return nil // it could not say
+	}
+	if p.bindless() || p.probed.Load() || !exists("/.dockerenv") && !exists("/run/.containerenv") && !p.endpoint.loopback() {
 		return nil
 	}
 	created, err := call(ctx, p, "look for this program's files", createTimeout, func(ctx context.Context) (container.CreateResponse, error) {
@@ -80,6 +83,7 @@ func (p *Provider) probeMounts(ctx context.Context, pl plan, guest string) error
 		}, &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true}}}, nil, nil, "")
 	})
 	if err == nil {
+		p.probed.Store(true)
 		p.detached(ctx, func(ctx context.Context) error { return p.removeContainer(ctx, created.ID) })
 		return nil
 	}
@@ -108,6 +112,19 @@ func (p *Provider) noMounts(field string) error {
 // checkMounts refuses what an engine that sees none of this machine's files
 // cannot mount.
 func (p *Provider) checkMounts(spec sandbox.Spec) error {
+	if f := p.facts.Load(); f != nil && f.podman {
+		// Its API makes one text of a mount, and fields of that text by commas.
+		odd := func(path string) bool { return strings.ContainsAny(path, `,"`) }
+		const reason = `%s: Podman mounts no path that has a comma or a quote in it; rename the directory, or use a Docker engine`
+		if odd(spec.Workspace) {
+			return &sandbox.FieldError{Field: "workspace", Reason: fmt.Sprintf(reason, spec.Workspace)}
+		}
+		for i, m := range spec.Mounts {
+			if odd(m.Source) || odd(m.Target) {
+				return &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf(reason, m.Source)}
+			}
+		}
+	}
 	if !p.bindless() {
 		return nil
 	}

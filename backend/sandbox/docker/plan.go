@@ -74,6 +74,9 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if err != nil {
 		return plan{}, err
 	}
+	if err := p.checkMounts(spec); err != nil {
+		return plan{}, err
+	}
 	// Once more, now that it is known where the engine keeps its own files.
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(f))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/api/types/versions"
 	"github.com/docker/docker/client"
@@ -67,6 +68,7 @@ type Provider struct {
 	channels channels // to guests whose socket is not on this machine
 
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
+	probed atomic.Bool           // the engine has mounted a file of this machine
 	unseen atomic.Bool           // the engine has refused a file of this machine as a mount's source
 }
 
@@ -76,6 +78,7 @@ type facts struct {
 	system.Info
 	remapped bool // uids inside are not those outside
 	desktop  bool // a virtual machine that passes files on, and no unix sockets
+	podman   bool // has no tmpfs of another user, and no mounts with a comma in their path
 }
 
 // New finds the engine's address. It does not talk to it: an engine may come
@@ -132,6 +135,7 @@ type Info struct {
 	CPUs            int      `json:"cpus"`
 	Rootless        bool     `json:"rootless"`
 	Remapped        bool     `json:"remapped"` // uids inside are not those outside
+	Engine          string   `json:"engine"`   // "Docker" or "Podman"
 	Channel         string   `json:"channel"`  // how guests are reached: "socket" or "exec"
 	Mounts          bool     `json:"mounts"`   // directories of this machine can be mounted
 	SecurityOptions []string `json:"security_options"`
@@ -150,6 +154,9 @@ func (p *Provider) Ping(ctx context.Context) (Info, error) {
 	info.OS, info.Arch, info.Kernel, info.CPUs = f.OSType, goArch(f.Architecture), f.KernelVersion, f.NCPU
 	info.SecurityOptions, info.Warnings = f.SecurityOptions, f.Warnings
 	info.Rootless, info.Remapped = hasOption(f.Info, "rootless"), f.remapped
+	if info.Engine = "Docker"; f.podman {
+		info.Engine = "Podman"
+	}
 	info.Channel, info.Mounts = "socket", !p.bindless()
 	if p.byExec(f) {
 		info.Channel = "exec"
@@ -180,7 +187,12 @@ func (p *Provider) connect(ctx context.Context) (*facts, error) {
 	if info.OSType != "linux" && info.OSType != "" {
 		return nil, fmt.Errorf("the engine at %s runs %s containers: %w; switch it to Linux containers", p.endpoint.host, info.OSType, sandbox.ErrUnsupported)
 	}
+	version, err := call(ctx, p, "ask what the engine is", readTimeout, p.engine.ServerVersion)
+	if err != nil && !answered(err) {
+		return nil, err
+	}
 	known := &facts{Info: info,
+		podman: slices.ContainsFunc(version.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" }),
 		remapped: hasOption(info, "rootless") || hasOption(info, "userns"),
 		desktop:  strings.Contains(info.OperatingSystem, "Docker Desktop")}
 	p.facts.Store(known)
@@ -195,7 +207,7 @@ func (p *Provider) bindless() bool {
 
 // byExec reports whether guests are reached through the engine, because their
 // sockets are not on this machine.
-func (p *Provider) byExec(f *facts) bool { return p.opts.ByExec || f.desktop || p.bindless() }
+func (p *Provider) byExec(f *facts) bool { return p.opts.ByExec || f.desktop || f.podman || p.bindless() }
 
 // MountsHost reports whether a sandbox can be given a directory of this machine;
 // see sandbox.HostMounter.

@@ -118,6 +118,12 @@ func (p *Provider) removeAll(ctx context.Context, found []container.Summary) err
 // else is removing is waited for.
 func (p *Provider) removeContainer(ctx context.Context, id string) error {
 	p.dropChannels(id, "")
+	if f := p.facts.Load(); f != nil && f.podman {
+		// Its removal by force begins with a polite stop, which a guest does not heed.
+		_, _ = call(ctx, p, "kill the container", removeTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, p.engine.ContainerKill(ctx, id, "KILL")
+		})
+	}
 	_, err := call(ctx, p, "remove the container", removeTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	})
