@@ -108,7 +108,7 @@ func testProvider(t *testing.T, o Options, own *Provider) {
 			f := own.facts.Load()
 			return f != nil && f.podman && strings.ContainsAny(name, `,"`)
 		},
-		Spec:   func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
+		Spec: func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
 		Kill: func(t *testing.T, h sandbox.Handle) {
 			t.Helper()
 			ended, failed := engine.ContainerWait(t.Context(), id(h), container.WaitConditionNextExit)

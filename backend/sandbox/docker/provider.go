@@ -192,7 +192,7 @@ func (p *Provider) connect(ctx context.Context) (*facts, error) {
 		return nil, err
 	}
 	known := &facts{Info: info,
-		podman: slices.ContainsFunc(version.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" }),
+		podman:   slices.ContainsFunc(version.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" }),
 		remapped: hasOption(info, "rootless") || hasOption(info, "userns"),
 		desktop:  strings.Contains(info.OperatingSystem, "Docker Desktop")}
 	p.facts.Store(known)
@@ -207,7 +207,9 @@ func (p *Provider) bindless() bool {
 
 // byExec reports whether guests are reached through the engine, because their
 // sockets are not on this machine.
-func (p *Provider) byExec(f *facts) bool { return p.opts.ByExec || f.desktop || f.podman || p.bindless() }
+func (p *Provider) byExec(f *facts) bool {
+	return p.opts.ByExec || f.desktop || f.podman || p.bindless()
+}
 
 // MountsHost reports whether a sandbox can be given a directory of this machine;
 // see sandbox.HostMounter.
