@@ -63,10 +63,19 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		info, err := a.docker.Ping(ctx)
 		if err != nil {
 			walls[0].Detail, walls[0].Fix = err.Error(), fixDocker
+			if docker.Refused(err) {
+				walls[0].Fix = "do what the message says; the engine itself may well be there"
+			}
 			return
 		}
 		walls[0].Available = true
-		walls[0].Detail = fmt.Sprintf("engine %s, API %s, at %s (%s)", info.Version, info.APIVersion, info.Endpoint, info.Why)
+		walls[0].Detail = fmt.Sprintf("%s engine %s, API %s, at %s (%s)", info.Engine, info.Version, info.APIVersion, info.Endpoint, info.Why)
+		if info.Channel == "exec" {
+			walls[0].Detail += ", guests are reached through it"
+		}
+		if !info.Mounts {
+			walls[0].Detail += ", nothing of this machine can be mounted"
+		}
 	})
 	both.Go(func() {
 		if err := a.bwrap.Probe(ctx); err != nil {

@@ -55,13 +55,20 @@ func (p *Provider) engineError(ctx context.Context, what string, err error) erro
 		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
 	}
 	if why := p.endpoint.refusal(err); why != "" {
-		return fmt.Errorf("%s: the engine at %s (%s) %s: %w", what, p.endpoint.host, p.endpoint.why, why, sandbox.ErrUnreachable)
+		return fmt.Errorf("%s: the engine at %s (%s) %s: %w", what, p.endpoint.host, p.endpoint.why, why, errRefused)
 	}
 	if silent(err) {
 		return fmt.Errorf("%s: no engine answers at %s (%s); %s: %w", what, p.endpoint.host, p.endpoint.why, p.endpoint.toStart(), sandbox.ErrUnreachable)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
+
+// errRefused is an engine that may be there and cannot be spoken to as we are.
+var errRefused = fmt.Errorf("%w", sandbox.ErrUnreachable)
+
+// Refused reports whether an error is of an engine that may be there, and that
+// this program is not let in to or does not understand: the error says what to do.
+func Refused(err error) bool { return errors.Is(err, errRefused) }
 
 // refusal says why an engine that may well be there cannot be spoken to, and what
 // to do, or "" for an error that is not of this kind.
