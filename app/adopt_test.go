@@ -2,7 +2,9 @@ package app
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -190,4 +192,58 @@ func TestContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitState(own, moments, sandbox.StateReleased)
+}
+
+// killGuest kills what runs a verb of the guest in a container.
+func killGuest(t *testing.T, id, verb string) {
+	t.Helper()
+	words := engine(t, "top", id, "-eo", "pid,args")
+	killed := false
+	for i, word := range words {
+		if word != verb || i < 2 || !strings.HasSuffix(words[i-1], "/guest") {
+			continue
+		}
+		pid, err := strconv.Atoi(words[i-2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		killed = true
+	}
+	if !killed {
+		t.Fatalf("no guest %s among %q", verb, words)
+	}
+}
+
+// A channel that is lost under a call ends no call, and a guest that is killed is
+// taken out with what it had started.
+func TestAdopt_killed(t *testing.T) {
+	t.Parallel()
+	id := strangersContainer(t)
+	before := engine(t, "diff", id)
+	s := start(t, dataDir(t))
+	var a httpapi.Accepted
+	if err := s.call(t.Context(), "POST", "/containers/"+id+"/attach", httpapi.AttachRequest{Approvals: task.ApproveAuto}, &a); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState(a.SessionID, moments, sandbox.StateReady)
+	call := s.toolAside(a.SessionID, "Bash", map[string]any{"command": "echo begun; while [ ! -e /tmp/go ]; do sleep .1; done; rm /tmp/go; echo ended"})
+	s.awaitOutput(a.SessionID, "begun")
+	killGuest(t, id, "connect")
+	engine(t, "exec", id, "touch", "/tmp/go")
+	if e := <-call; e.err != nil || e.Status != task.CallOK || !strings.Contains(e.Text, "ended") {
+		t.Errorf("the call: %v, %s %q", e.err, e.Status, e.Text)
+	}
+
+	n := nap()
+	s.bash(a.SessionID, "setsid sleep "+n+" & true")
+	awaitSleeps(t, n)
+	killGuest(t, id, "serve")
+	s.post(a.SessionID, "release", nil)
+	awaitGone(t, n)
+	if after := engine(t, "diff", id); !slices.Equal(after, before) {
+		t.Errorf("docker diff was %q and is %q", before, after)
+	}
 }
