@@ -83,6 +83,14 @@ func fsIDs() (uid, gid int) {
 // ownUser says that this process has a user that nobody else in the sandbox is.
 var ownUser atomic.Bool
 
+// stayDumpable undoes what a change of fsuid does to the whole process: it makes
+// it undumpable, and so its files in /proc uid 0's, who commands may be.
+func stayDumpable() {
+	if ownUser.Load() {
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
+}
+
 // raise runs f on a thread that has the guest's own rights.
 func raise(f func()) {
 	runtime.LockOSThread()
@@ -95,6 +103,7 @@ func raise(f func()) {
 	uid, gid := fsIDs()
 	_ = unix.Setfsgid(os.Getegid())
 	_ = unix.Setfsuid(os.Geteuid())
+	stayDumpable()
 	_ = process.SetCapabilities(permitted, permitted)
 	defer func() {
 		// With the capabilities still raised: leaving fsuid 0 needs none, going
@@ -105,9 +114,7 @@ func raise(f func()) {
 		if u, g := fsIDs(); err != nil || u != uid || g != gid {
 			panic("guest: a thread kept rights that it must not have")
 		}
-		if ownUser.Load() { // a change of fsuid has made the process undumpable, and its files uid 0's
-			_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-		}
+		stayDumpable()
 	}()
 	f()
 }

@@ -75,8 +75,8 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	if err := p.recheckMounts(c); err != nil {
 		return fmt.Errorf("start the container %s: %w: %w", c.ID[:12], err, sandbox.ErrStopped)
 	}
-	if !sharesSocket(c) {
-		if err := p.putAgain(ctx, c); err != nil {
+	if config, ok := guestConfig(c); ok && !sharesSocket(c) {
+		if err := p.putAgain(ctx, c, config.GuestUID); err != nil {
 			return fmt.Errorf("start the container %s: %w", c.ID[:12], err)
 		}
 		p.resetChannels(c.ID)
@@ -91,20 +91,15 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	return err
 }
 
-// putAgain puts the guest that a container was made with, or today's, where it
-// was.
-func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse) error {
-	config, ok := guestConfig(c)
-	if !ok {
-		return fmt.Errorf("it has no guest of ours as its first process: %w", sandbox.ErrForeign)
-	}
+// putAgain puts today's guest where that of a stopped container was.
+func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse, guestUID int) error {
 	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
 		return p.engine.ImageInspect(ctx, c.Image)
 	})
 	if err != nil {
 		return err
 	}
-	return p.putGuest(ctx, c.ID, img.Architecture, config.GuestUID)
+	return p.putGuest(ctx, c.ID, img.Architecture, guestUID)
 }
 
 // recheckMounts looks at the sources of a container's mounts once more before

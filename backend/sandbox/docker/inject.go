@@ -163,10 +163,10 @@ func sharesSocket(c container.InspectResponse) bool {
 
 // guestDial is the way to the guest of a container of ours.
 func (p *Provider) guestDial(c container.InspectResponse, b box) sandbox.DialFunc {
-	if sharesSocket(c) {
+	config, ok := guestConfig(c)
+	if !ok || sharesSocket(c) {
 		return b.dial
 	}
-	config, _ := guestConfig(c)
 	return p.execDial(c.ID, config.GuestUID)
 }
 

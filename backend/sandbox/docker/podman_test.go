@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,8 +76,18 @@ func startPodman(t *testing.T) string {
 			service.Process.Kill()
 			<-ended
 		}
-		// What it has mounted below its storage.
-		syscall.Unmount(filepath.Join(dir, "root", "overlay"), syscall.MNT_DETACH)
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		if err != nil {
+			t.Error(err)
+		}
+		lines := strings.Split(string(mounts), "\n")
+		for _, line := range slices.Backward(lines) { // what it has mounted below its storage, the inner ones first
+			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+				if err := syscall.Unmount(f[1], syscall.MNT_DETACH); err != nil {
+					t.Logf("unmount %s: %v", f[1], err)
+				}
+			}
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}

@@ -138,17 +138,27 @@ type sshConn struct {
 // Read says what ssh said where it ended instead of connecting.
 func (c *sshConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	return n, c.explain(n, err)
+}
+
+// Write is told of an ssh that has ended before the first read is.
+func (c *sshConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explain(n, err)
+}
+
+func (c *sshConn) explain(n int, err error) error {
 	if n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
-		return n, err
+		return err
 	}
 	select {
 	case <-c.ended:
 	case <-time.After(time.Second): // its last words come with its end
 	}
 	if said := c.said.String(); said != "" {
-		return 0, &sshError{c.target, said}
+		return &sshError{c.target, said}
 	}
-	return n, err
+	return err
 }
 
 // CloseWrite is what a hijacked connection ends its input by.
