@@ -53,6 +53,7 @@ type App struct {
 	hub      *stream.Hub
 	docker   *docker.Provider
 	images   *images
+	places   *containers
 	bwrap    *namespace.Provider
 	egress   *egress.Proxy
 	lifetime *lifetime.Manager
@@ -141,10 +142,11 @@ func (a *App) build() error {
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
 	})
+	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
 	assets, built := frontend.Assets()
 	a.server = httpapi.New(httpapi.Options{
 		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
-		About: a.about, Doctor: a.doctor, Images: a.images,
+		About: a.about, Doctor: a.doctor, Images: a.images, Containers: a.places,
 		Home: home(), Workspace: func(dir string) error {
 			return mountcheck.CheckWorkspace(dir, mountcheck.Private(a.o.DataDir))
 		},
@@ -177,6 +179,7 @@ func (a *App) Run(ctx context.Context) error {
 	var below sync.WaitGroup
 	failed := make(chan error, 2) // one per sender
 	below.Go(func() { failed <- a.lifetime.Run(life) })
+	below.Go(func() { a.places.run(life) })
 	below.Go(func() { failed <- a.server.Serve(life, a.listener) })
 
 	ctx, stop := context.WithCancel(ctx)
@@ -218,6 +221,9 @@ func (a *App) quit(ctx context.Context) {
 	for _, v := range views {
 		if v.Condition == nil || !v.Condition.Value.Owned() {
 			continue
+		}
+		if policy == "stop" && v.Created.Spec.Adopt != "" {
+			continue // the container is somebody else's
 		}
 		each.Go(func() {
 			how := lifetime.StopOnly

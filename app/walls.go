@@ -15,6 +15,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/frontend"
 )
 
@@ -58,10 +59,19 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		info, err := a.docker.Ping(ctx)
 		if err != nil {
 			walls[0].Detail, walls[0].Fix, walls[0].Command = err.Error(), fixDocker, engineLine()
+			if docker.Refused(err) {
+				walls[0].Fix, walls[0].Command = "do what the message says; the engine itself may well be there", ""
+			}
 			return
 		}
 		walls[0].Available = true
-		walls[0].Detail = fmt.Sprintf("engine %s, API %s, at %s (%s)", info.Version, info.APIVersion, info.Endpoint, info.Why)
+		walls[0].Detail = fmt.Sprintf("%s engine %s, API %s, at %s (%s)", info.Engine, info.Version, info.APIVersion, info.Endpoint, info.Why)
+		if info.Channel == "exec" {
+			walls[0].Detail += ", guests are reached through it"
+		}
+		if !info.Mounts {
+			walls[0].Detail += ", nothing of this machine can be mounted"
+		}
 	})
 	both.Go(func() {
 		if err := a.bwrap.Probe(ctx); err != nil {

@@ -41,6 +41,7 @@ type Session struct {
 	Usage      llm.Usage          `json:"usage"`
 	CostUSD    *float64           `json:"cost_usd"` // null when a price is not known
 	Generation int64              `json:"generation"`
+	Adopted    bool               `json:"adopted"` // it is a guest in a container that was there before
 	CreatedAt  time.Time          `json:"created_at"`
 	UpdatedAt  time.Time          `json:"updated_at"`
 	Seq        int64              `json:"seq"`
@@ -362,6 +363,44 @@ type Container struct {
 	Error       string               `json:"error"` // why a part is missing
 }
 
+// EngineContainers are all containers of the docker wall's engine, newest first.
+type EngineContainers struct {
+	Endpoint   string            `json:"endpoint"` // of the engine
+	Why        string            `json:"why"`      // what made it this one: "DOCKER_HOST"
+	Containers []EngineContainer `json:"containers"`
+	ObservedAt time.Time         `json:"observed_at"` // when the engine was asked
+	Error      string            `json:"error"`       // why it did not answer; the list is then the last one
+}
+
+// EngineContainer is one container of the engine. Owner is "session" for one that
+// a session of this instance has, "orphan" for one of this instance that none
+// has, "instance" for one of another instance, "stranger" for any other. Sessions
+// are those that are in it: its own one, and those that have a guest in it.
+type EngineContainer struct {
+	ID        string            `json:"id"` // full
+	ShortID   string            `json:"short_id"`
+	Name      string            `json:"name"`
+	Image     string            `json:"image"`
+	Owner     string            `json:"owner"`
+	SessionID string            `json:"session_id"` // whose own it is; "" for one that was not made by a session of this instance
+	Sessions  []string          `json:"sessions"`
+	Condition sandbox.Condition `json:"condition"`
+	Ports     []string          `json:"ports"`
+	Network   string            `json:"network"`
+	CreatedAt time.Time         `json:"created_at"`
+}
+
+// AttachRequest opens a session in a container that is there already. What is
+// left out takes its default; Approvals is "ask" then.
+type AttachRequest struct {
+	Title     string         `json:"title"`
+	Goal      string         `json:"goal"`
+	Model     string         `json:"model"`
+	Agent     string         `json:"agent"`
+	Workdir   string         `json:"workdir"` // inside; "" is the container's own
+	Approvals task.Approvals `json:"approvals"`
+}
+
 // ErrorResponse is the body of every answer with a status of 400 or more.
 type ErrorResponse struct {
 	Error ErrorBody `json:"error"`
@@ -380,9 +419,11 @@ type ErrorBody struct {
 //	server: hello{version, seq} · sessions{sessions} · session{session} ·
 //	        event{session_id, event} · caught_up{session_id, seq} ·
 //	        live{live} · dropped{session_id} · ping{at} · error{error} ·
-//	        files{session_id, dirs} · build{build}
+//	        files{session_id, dirs} · build{build} ·
+//	        containers{containers}, the whole list, while it is watched
 //	client: subscribe{session_id, after} · unsubscribe{session_id} ·
-//	        watch_files{session_id, dirs}, which replaces what was watched before
+//	        watch_files{session_id, dirs}, which replaces what was watched before ·
+//	        watch_containers · unwatch_containers
 //
 // Events carry a seq and are never dropped; live frames have none and may be.
 type Frame struct {
@@ -400,4 +441,6 @@ type Frame struct {
 	Error     *ErrorBody   `json:"error,omitempty"`
 	Dirs      []string     `json:"dirs,omitempty"`
 	Build     *Build       `json:"build,omitempty"`
+
+	Containers *EngineContainers `json:"containers,omitempty"`
 }

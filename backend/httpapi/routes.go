@@ -48,6 +48,12 @@ func (s *Server) table() []route {
 		{"GET", "/images", "List the images of the docker wall, and their builds.", nil, Images{}, s.listImages},
 		{"POST", "/images/build", "Build an image in the background, or join the build that runs.", BuildRequest{}, Build{}, s.buildImage},
 		{"POST", "/images/build/cancel", "Cancel a build; nothing of it is left then.", BuildRequest{}, Build{}, s.cancelBuild},
+		{"GET", "/containers", "List all containers of the docker wall's engine, and whose each is.", nil, EngineContainers{}, s.listContainers},
+		{"POST", "/containers/{container}/attach", "Open a session in a running container, whoever made it; by name or id.", AttachRequest{}, done, s.attachContainer},
+		{"POST", "/containers/{container}/start", "Start a container, or let a paused one go on.", nil, nil, s.onContainer((Containers).Start)},
+		{"POST", "/containers/{container}/stop", "Stop a container.", nil, nil, s.onContainer((Containers).Stop)},
+		{"POST", "/containers/{container}/release", "Let go of a container: of the sessions in it, or remove an orphan of this instance.", ReleaseRequest{}, nil, s.releaseContainer},
+		{"GET", "/containers/{container}/logs", "Read the last ?tail=N lines that a container wrote.", nil, Logs{}, s.containerLogs},
 		{"POST", "/window/folder", "Pick a directory in the desktop window's dialog.", FolderRequest{}, FolderResponse{}, inWindow(s, pickFolder)},
 		{"POST", "/window/link", "Open an address in the system's browser.", LinkRequest{}, nil, inWindow(s, openLink)},
 		{"POST", "/window/notify", "Show a notification of the system.", NotifyRequest{}, nil, inWindow(s, notify)},
@@ -341,6 +347,7 @@ func sessionOf(v session.View) Session {
 		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
 	}
+	out.Adopted = v.Created.Spec.Adopt != ""
 	out.Suspended, out.Usage, out.CostUSD = v.Suspended, v.Usage, v.CostUSD
 	out.Agent, out.Goal, out.Archived = cmp.Or(v.Created.Agent, agent.MainPreset), clip(v.Created.Goal, 500), v.Archived
 	if r := v.Retry; r != nil {

@@ -22,15 +22,16 @@ import (
 
 // Options are what a Server is made of.
 type Options struct {
-	Sessions *session.Service
-	Hub      *stream.Hub
-	Token    *Token
-	Hosts    []string // extra Host values that are ours, with port; loopback ones are known
-	About    func(ctx context.Context) About
-	Doctor   func(ctx context.Context) Doctor
-	Images   Imager
-	Rotate   func() (token string, err error) // stores a new token
-	Home     string                           // where the one who runs the server has their files
+	Sessions   *session.Service
+	Hub        *stream.Hub
+	Token      *Token
+	Hosts      []string // extra Host values that are ours, with port; loopback ones are known
+	About      func(ctx context.Context) About
+	Doctor     func(ctx context.Context) Doctor
+	Images     Imager
+	Containers Containers
+	Rotate     func() (token string, err error) // stores a new token
+	Home       string                           // where the one who runs the server has their files
 	// Workspace says why a directory of this machine cannot be a workspace: a
 	// *sandbox.FieldError.
 	Workspace func(dir string) error

@@ -136,6 +136,13 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 }
 
 func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (sandbox.Handle, error) {
+	if spec.Adopt != "" {
+		a, ok := p.(sandbox.Adopter)
+		if !ok {
+			return sandbox.Handle{}, fmt.Errorf("adopt a %s sandbox: %w", spec.Wall, sandbox.ErrUnsupported)
+		}
+		return a.Adopt(ctx, rootTaskID, spec, report)
+	}
 	if pp, ok := p.(sandbox.Progress); ok && report != nil {
 		return pp.AllocateWithProgress(ctx, rootTaskID, spec, report)
 	}

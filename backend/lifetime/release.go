@@ -107,6 +107,9 @@ func (m *Manager) Release(ctx context.Context, rootTaskID string, how How) error
 	if err != nil {
 		return err
 	}
+	if how == Keep && adopted(rows) {
+		how = Remove // what is kept is the container, and no release touches that
+	}
 	switch how {
 	case StopOnly:
 		return m.stopNewest(ctx, r, rows)
@@ -114,6 +117,11 @@ func (m *Manager) Release(ctx context.Context, rootTaskID string, how How) error
 		return m.detach(ctx, r, rows)
 	}
 	return m.clear(ctx, r, rows)
+}
+
+// adopted reports whether the newest row is of a place that was there before.
+func adopted(rows []sandbox.Record) bool {
+	return len(rows) > 0 && rows[len(rows)-1].Spec.Adopt != ""
 }
 
 func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record) error {

@@ -183,6 +183,58 @@ type Logger interface {
 	Logs(ctx context.Context, ref Ref, tail int) (io.ReadCloser, error)
 }
 
+// HostMounter is a Provider that says whether directories of this machine can be
+// mounted into its sandboxes. Where they cannot, a Spec needs no workspace: the
+// sandbox has one of its own. Without this ability they can.
+type HostMounter interface {
+	MountsHost() bool
+}
+
+// Adopter binds a root task to a place that was there before it: a running
+// container of the engine, ours or another's, by its name or id. The guest is put
+// into it and started; Release and Remove take the guest out again, with what it
+// started and left, and leave the place as it was found. Several root tasks may
+// have a guest in one place.
+type Adopter interface {
+	// Resolve returns the full id of the place that name names, and what it is.
+	// The error wraps ErrGone when there is none.
+	Resolve(ctx context.Context, name string) (Place, error)
+
+	// Adopt binds a root task to spec.Adopt. On any error what was put in is
+	// taken out again. The error says what about the place is in the way.
+	Adopt(ctx context.Context, rootTaskID string, spec Spec, report func(Step)) (Handle, error)
+}
+
+// Place is a container of an engine, whoever made it.
+type Place struct {
+	ID         string // full
+	Name       string
+	Image      string
+	Workdir    string
+	Instance   string   // of the glovebox that made it, "" for a stranger's
+	RootTaskID string   // that it was made for, "" for a stranger's
+	Adopted    []string // root tasks of this instance that have a guest in it
+	Condition  Condition
+	Ports      []string // "127.0.0.1:8080->80/tcp"
+	CreatedAt  time.Time
+	Network    NetworkMode
+}
+
+// Overseer shows everything that runs beside our own sandboxes, and starts and
+// stops it on a person's word.
+type Overseer interface {
+	Places(ctx context.Context) ([]Place, error)
+
+	// Changes calls changed after every change of any place, from one goroutine,
+	// until ctx ends, and after each reconnect.
+	Changes(ctx context.Context, changed func()) error
+
+	StartPlace(ctx context.Context, id string) error
+	StopPlace(ctx context.Context, id string) error
+	RemovePlace(ctx context.Context, id string) error // of this instance alone
+	PlaceLogs(ctx context.Context, id string, tail int) (string, error)
+}
+
 // Step is one step of an Allocate, in the order they happen: "create", "start",
 // "guest ready".
 type Step struct {

@@ -33,6 +33,7 @@ type Spec struct {
 	Resources map[string]string   `json:"resources,omitempty"` // passed on untouched; each provider validates its own keys
 	Env       map[string]EnvValue `json:"env,omitempty"`
 	Network   Network             `json:"network"`
+	Adopt     string              `json:"adopt,omitempty"` // full id of the container to be a guest in; nothing is made then
 }
 
 // EnvValue is a literal, or the name of a host variable that is read when a
@@ -99,7 +100,14 @@ func (s Spec) Validate() error {
 	if err := s.validateNetwork(); err != nil {
 		return err
 	}
-	if s.Workdir != "" {
+	if s.Adopt != "" {
+		if s.Wall != WallDocker {
+			return &FieldError{"adopt", "containers are behind the docker wall; choose it, or leave the wall out"}
+		}
+		if s.Workdir != "" && !path.IsAbs(s.Workdir) {
+			return &FieldError{"workdir", fmt.Sprintf("%q is not absolute", s.Workdir)}
+		}
+	} else if s.Workdir != "" {
 		if reason := targetFault(s.Workdir); reason != "" {
 			return &FieldError{"workdir", reason}
 		}

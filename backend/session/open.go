@@ -57,6 +57,11 @@ func (s *Service) Open(ctx context.Context, o Open) (string, error) {
 // not even that.
 func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCreated, error) {
 	spec := o.Spec
+	if spec.Adopt != "" {
+		if err := s.adoptSpec(ctx, &spec, o.Workspace); err != nil {
+			return nil, err
+		}
+	}
 	if spec.Wall == "" {
 		wall, err := s.o.Default.Wall(ctx)
 		if err != nil {
@@ -78,7 +83,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 			spec.Network.Allow = configured.Allow
 		}
 	}
-	if spec.Resources == nil {
+	if spec.Resources == nil && spec.Adopt == "" {
 		spec.Resources = s.o.Default.Spec.Resources
 	}
 	model := o.Model
@@ -95,7 +100,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	switch approvals {
 	case "":
 		approvals = task.ApproveAuto
-		if spec.Wall == sandbox.WallLocal {
+		if spec.Wall == sandbox.WallLocal || spec.Adopt != "" { // whose walls are not ours
 			approvals = task.ApproveAsk
 		}
 	case task.ApproveAsk, task.ApproveAuto:
@@ -114,7 +119,8 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 			return nil, fmt.Errorf("find the default image: %w", err)
 		}
 	}
-	made := workspace == ""
+	// Where nothing of this machine can be mounted, the sandbox has a place of its own.
+	made := workspace == "" && spec.Adopt == "" && (spec.Wall == sandbox.WallLocal || s.o.Lifetime.MountsHost(spec.Wall))
 	if made {
 		if workspace, err = s.o.Workspace(id); err != nil {
 			return nil, fmt.Errorf("make a workspace: %w", err)
@@ -125,7 +131,13 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 		err = s.o.Lifetime.Check(ctx, spec)
 	}
 	if err != nil && made {
-		err = errors.Join(err, os.Remove(workspace)) // empty as it was made
+		removed := os.Remove(workspace) // empty as it was made
+		if spec.Wall != sandbox.WallLocal && !s.o.Lifetime.MountsHost(spec.Wall) {
+			// The check has found that out just now.
+			workspace, spec.Workspace = "", ""
+			err = s.o.Lifetime.Check(ctx, spec)
+		}
+		err = errors.Join(err, removed)
 	}
 	if err != nil {
 		return nil, err
@@ -134,6 +146,22 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 		Title: title(o), Goal: o.Goal, Model: model, Agent: cmp.Or(o.Agent, agent.MainPreset), Workspace: workspace,
 		Spec: spec, Approvals: approvals, OneShot: o.OneShot,
 	}, nil
+}
+
+// adoptSpec fills a spec in from the container that it is to be a guest in, which
+// may be named in any way that its engine takes.
+func (s *Service) adoptSpec(ctx context.Context, spec *sandbox.Spec, workspace string) error {
+	if workspace != "" {
+		return &sandbox.FieldError{Field: "workspace", Reason: "a container that is there already has its own files; leave the workspace out"}
+	}
+	spec.Wall = cmp.Or(spec.Wall, sandbox.WallDocker)
+	place, err := s.o.Lifetime.Resolve(ctx, spec.Wall, spec.Adopt)
+	if err != nil {
+		return err
+	}
+	spec.Adopt, spec.Image, spec.Network.Mode = place.ID, place.Image, place.Network
+	spec.Workdir = cmp.Or(spec.Workdir, place.Workdir)
+	return nil
 }
 
 // resolveWorkspace makes a given workspace absolute and real. It never makes one.

@@ -287,6 +287,10 @@ func (s *Service) Reprovision(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if b.Record.Spec.Adopt != "" {
+		return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
+			"You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."))
+	}
 	return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
 		"Your sandbox was lost and has been replaced by a new one. The workspace is the same; "+
 			"running processes, installed packages and files outside the workspace are gone."))
@@ -308,8 +312,12 @@ func (s *Service) walled(ctx context.Context, id string) (View, error) {
 
 func (s *Service) bound(st *task.State, b lifetime.Binding, again bool) *task.TaskHostBound {
 	spec := b.Record.Spec
+	owner := ""
+	if spec.Adopt != "" {
+		owner = task.OwnerAdopted
+	}
 	return &task.TaskHostBound{
-		HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, ExecEnvRef: b.Ref, Wall: spec.Wall,
+		Owner: owner, HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, ExecEnvRef: b.Ref, Wall: spec.Wall,
 		SandboxID: b.ShortID, Image: spec.Image, Network: string(spec.NetworkOrDefault()), Reprovision: again,
 	}
 }

@@ -291,6 +291,9 @@ func placeOf(st *task.State) agent.Place {
 	if st.Bound != nil {
 		at.Network.Mode = sandbox.NetworkMode(st.Bound.Network)
 	}
+	if spec.Adopt != "" {
+		at.Name = "a container that was there before you, and is not yours: what you change in it stays"
+	}
 	switch spec.Wall {
 	case sandbox.WallNamespace:
 		at.Name = "a sealed sandbox of Linux namespaces"

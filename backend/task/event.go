@@ -79,7 +79,14 @@ type TaskHostBound struct {
 	Image        string       `json:"image"`
 	Network      string       `json:"network"`
 	Reprovision  bool         `json:"reprovision"` // it replaces a sandbox that was lost
+
+	// Owner is OwnerAdopted where the place was there before the session.
+	Owner string `json:"owner,omitempty"`
 }
+
+// OwnerAdopted marks a place that the session is a guest in: a release takes the
+// guest out and leaves the place.
+const OwnerAdopted = "adopted"
 
 // SandboxStateChanged records a state that was observed or brought about.
 type SandboxStateChanged struct {

@@ -104,7 +104,9 @@ type Hello struct {
 	GID        int       `json:"gid"`
 	User       string    `json:"user"`
 	Home       string    `json:"home"`
-	Tag        string    `json:"tag"`         // "gid" or "uts": how a call's processes are known
+	Tag        string    `json:"tag"`       // "gid" or "uts": how a call's processes are known
+	FirstTag   int       `json:"first_tag"` // of the groups, where it is "gid"
+	LastTag    int       `json:"last_tag"`
 	BestEffort bool      `json:"best_effort"` // a command can shed the tag
 	Kernel     string    `json:"kernel"`
 	Shell      string    `json:"shell"` // path of the sh (or bash) that Bash uses

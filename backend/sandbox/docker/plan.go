@@ -50,6 +50,9 @@ type plan struct {
 	home    home
 	asRoot  bool
 	facts   *facts
+
+	byExec   bool // the guest is copied in, and reached through the engine
+	ownPlace bool // the workdir is the container's own
 }
 
 // home says where the HOME of commands lies. It survives a stop in any case.
@@ -73,6 +76,9 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if err != nil {
 		return plan{}, err
 	}
+	if err := p.checkMounts(spec); err != nil {
+		return plan{}, err
+	}
 	// Once more, now that it is known where the engine keeps its own files.
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(f))
 	if err != nil {
@@ -87,7 +93,9 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		network: "none",
 		asRoot:  spec.User == "root",
 		facts:   f,
+		byExec:  p.byExec(f),
 	}
+	pl.ownPlace = !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == pl.workdir })
 	switch spec.NetworkOrDefault() {
 	case sandbox.NetworkOpen:
 		pl.network = "bridge"
@@ -125,7 +133,7 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	switch us := os.Getuid(); {
 	case slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
 		pl.home = homeMounted
-	case us != 0 && us != pl.uid:
+	case pl.byExec, us != 0 && us != pl.uid:
 		pl.home = homeInside // what another user leaves in the box, we could not remove
 	}
 	return pl, nil
@@ -153,9 +161,15 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if _, err := limits(spec.Resources, 0); err != nil {
 		return err
 	}
+	if err := p.checkMounts(spec); err != nil {
+		return err
+	}
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
 	if err != nil {
 		return err
+	}
+	if p.bindless() {
+		return nil // the workdir is the sandbox's own, or a volume
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
 	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
@@ -227,6 +241,9 @@ func workspaceOwner(pl plan) (uid, gid int, err error) {
 		}
 		return int(st.Uid), int(st.Gid), nil
 	}
+	if pl.ownPlace {
+		return ordinary, ordinary, nil
+	}
 	return 0, 0, nil
 }
 
@@ -251,6 +268,9 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 	mounts := []mount.Mount{
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
+	}
+	if pl.byExec {
+		mounts = nil
 	}
 	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})

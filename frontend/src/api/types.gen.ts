@@ -187,6 +187,28 @@ export interface EgressRow {
   decided: EgressDecided;
 }
 
+export interface EngineContainer {
+  id: string;
+  short_id: string;
+  name: string;
+  image: string;
+  owner: string;
+  session_id: string;
+  sessions: string[] | null;
+  condition: Condition;
+  ports: string[] | null;
+  network: string;
+  created_at: string;
+}
+
+export interface EngineContainers {
+  endpoint: string;
+  why: string;
+  containers: EngineContainer[] | null;
+  observed_at: string;
+  error: string;
+}
+
 export interface EnvValue {
   literal?: string;
   from_host?: string;
@@ -271,6 +293,7 @@ export interface Frame {
   error?: ErrorBody;
   dirs?: string[];
   build?: Build;
+  containers?: EngineContainers;
 }
 
 export interface HandCommand {
@@ -291,6 +314,8 @@ export interface Hello {
   user: string;
   home: string;
   tag: string;
+  first_tag: number;
+  last_tag: number;
   best_effort: boolean;
   kernel: string;
   shell: string;
@@ -587,6 +612,7 @@ export interface Session {
   usage: Usage;
   cost_usd: number | null;
   generation: number;
+  adopted: boolean;
   created_at: string;
   updated_at: string;
   seq: number;
@@ -603,6 +629,7 @@ export interface Spec {
   resources?: Record<string, string>;
   env?: Record<string, EnvValue>;
   network: Network;
+  adopt?: string;
 }
 
 export type State =
@@ -682,6 +709,7 @@ export interface TaskHostBound {
   image: string;
   network: string;
   reprovision: boolean;
+  owner?: string;
 }
 
 export interface TaskRenamed {
