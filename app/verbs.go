@@ -227,7 +227,16 @@ func (c *cli) post(ctx context.Context, session, verb string, body any, done str
 }
 
 func (c *cli) attachCommand() *cobra.Command {
-	return c.verb("attach", "Reconnect a session to its sandbox, and start that when it is stopped", "attached")
+	cmd := c.verb("attach", "Reconnect a session to its sandbox, or open one in the sandbox at a URL", "attached")
+	cmd.Use = "attach SESSION|URL"
+	reconnect := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isURL(args[0]) {
+			return c.attachURL(cmd.Context(), args[0])
+		}
+		return reconnect(cmd, args)
+	}
+	return cmd
 }
 
 func (c *cli) startCommand() *cobra.Command {

@@ -27,6 +27,7 @@ const (
 const (
 	checkDocker    = "docker engine"
 	checkNamespace = "bubblewrap"
+	checkRemote    = "remote sandbox"
 )
 
 // probeTime bounds a look at an engine that may hang.
@@ -75,7 +76,13 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		}
 		walls[1].Available, walls[1].Detail = true, "bubblewrap works"
 	})
+	var shared httpapi.WallInfo
+	var configured bool
+	both.Go(func() { shared, configured = a.remoteWall(ctx) })
 	both.Wait()
+	if configured {
+		walls = append(walls, shared)
+	}
 	a.walls.mu.Lock()
 	defer a.walls.mu.Unlock()
 	a.walls.at, a.walls.walls = time.Now(), walls
@@ -86,7 +93,7 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 func noWallError(walls []httpapi.WallInfo) error {
 	var why []string
 	for _, w := range walls {
-		if w.Wall != sandbox.WallLocal && !w.Available {
+		if w.Wall != sandbox.WallLocal && w.Wall != sandbox.WallRemote && !w.Available {
 			why = append(why, fmt.Sprintf("  %s: %s\n    to have it: %s", w.Wall, w.Detail, w.Fix))
 		}
 	}
@@ -96,16 +103,34 @@ func noWallError(walls []httpapi.WallInfo) error {
 // defaultWall chooses docker where an engine answers, else namespace, else
 // nothing. It never chooses local.
 func (a *App) defaultWall(ctx context.Context) (sandbox.Wall, error) {
+	if a.hosts.SandboxProvider != nil {
+		return a.hosts.SandboxSpec.Wall, nil
+	}
+	if a.sharedByDefault() {
+		return sandbox.WallRemote, nil
+	}
 	if w := a.o.Config.Sandbox.Wall; w != "" {
 		return sandbox.Wall(w), nil
 	}
 	walls := a.probeWalls(ctx)
 	for _, w := range walls {
-		if w.Available && w.Wall != sandbox.WallLocal {
+		if w.Available && w.Wall != sandbox.WallLocal && w.Wall != sandbox.WallRemote {
 			return w.Wall, nil
 		}
 	}
 	return "", noWallError(walls)
+}
+
+// defaultSpec is what a session takes where it names nothing itself.
+func (a *App) defaultSpec() sandbox.Spec {
+	if a.hosts.SandboxProvider != nil {
+		return a.hosts.SandboxSpec
+	}
+	spec := a.o.Config.Spec()
+	if a.hosts.ExecEnv != nil {
+		spec.BaseURL = a.hosts.ExecEnv.BaseURL
+	}
+	return spec
 }
 
 // defaultImage returns the image of a session that names none: the configured
@@ -176,13 +201,18 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 		}
 		out.Checks = append(out.Checks, c)
 	}
-	one := walls[0].Available || walls[1].Available
+	one := walls[0].Available || walls[1].Available || a.sharedByDefault()
 	missing := "fail"
 	if one {
 		missing = "warn" // the other wall does
 	}
 	add(checkDocker, walls[0].Available, missing, walls[0].Detail, walls[0].Fix)
 	add(checkNamespace, walls[1].Available, missing, walls[1].Detail, walls[1].Fix)
+	for _, w := range walls {
+		if w.Wall == sandbox.WallRemote {
+			add(checkRemote, w.Available, map[bool]string{true: "fail", false: "warn"}[a.sharedByDefault()], w.Detail, w.Fix)
+		}
+	}
 	if walls[0].Available {
 		ok, err := a.docker.ImageExists(ctx, a.docker.TinyImage())
 		detail := a.docker.TinyImage()

@@ -22,7 +22,8 @@ func (c Command) WithPreamble(prefix string) Command {
 	if prefix == "" {
 		return c
 	}
-	const script = `p=$` + preambleVariable + `; unset ` + preambleVariable + `; eval "$p"'exec "$@"'`
+	// set -e, so that what fails stops the command also where lines are its separator.
+	const script = `set -e; p=$` + preambleVariable + `; unset ` + preambleVariable + `; eval "$p"'exec "$@"'`
 	c.Argv = append([]string{"sh", "-c", script, "sh"}, c.Argv...)
 	c.Env = append(slices.Clone(c.Env), preambleVariable+"="+prefix)
 	return c

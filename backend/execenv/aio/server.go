@@ -1,6 +1,7 @@
 package aio
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,7 +99,23 @@ func (s *Server) Close() error {
 // Ping asks the server whether it is there and takes the key.
 func (s *Server) Ping(ctx context.Context) error {
 	_, err := s.context(ctx)
+	if err != nil {
+		s.Forget() // what answers next may be another
+	}
 	return err
+}
+
+// About says what the server calls itself, where it works, and what does not
+// hold in it.
+func (s *Server) About(ctx context.Context) (hostname, workdir, caveat string, err error) {
+	info, err := s.Probe(ctx)
+	if err != nil {
+		return "", "", "", err
+	}
+	if hostname, err = s.Hostname(ctx); err != nil {
+		return "", "", "", err
+	}
+	return hostname, cmp.Or(info.Workspace, info.Home, sandbox.DefaultWorkdir), info.Caveat(), nil
 }
 
 // context asks for what a server says of itself.

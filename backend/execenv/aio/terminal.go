@@ -144,7 +144,7 @@ func (r *run) terminalCommand(ctx context.Context, mark string) (command, staged
 	}
 	text := r.text(mark)
 	if b.Len() == 0 && len(text) <= longTerminal {
-		return "( " + text + " )", "", nil
+		return quietly(text), "", nil
 	}
 	b.WriteString(text + "\n")
 	a, err := r.server.script(ctx, `t=$(stage); printf 'path '; printf %s "$t" | b`)
@@ -156,8 +156,12 @@ func (r *run) terminalCommand(ctx context.Context, mark string) (command, staged
 		r.server.remove(ctx, staged)
 		return "", "", silent(err)
 	}
-	return "( sh " + execenv.Quote(staged) + " )", staged, nil
+	return quietly("sh " + execenv.Quote(staged)), staged, nil
 }
+
+// quietly runs a text in a shell of its own, so that "exit" ends that alone, and
+// keeps what the session's shell says of how it ended out of its output.
+func quietly(text string) string { return "{ ( " + text + " ) 2>&3 3>&-; } 3>&2 2>/dev/null" }
 
 // isName reports whether a shell can have a variable of this name.
 func isName(s string) bool {

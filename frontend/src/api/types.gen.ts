@@ -569,6 +569,7 @@ export interface Spec {
   wall?: Wall;
   image?: string;
   wire?: string;
+  base_url?: string;
   user?: string;
   workdir?: string;
   workspace?: string;
@@ -640,6 +641,7 @@ export interface TaskCreated {
   approvals: Approvals;
   parent_id: string;
   one_shot: boolean;
+  by_policy?: boolean;
 }
 
 export interface TaskFailed {
@@ -654,7 +656,9 @@ export interface TaskHostBound {
   sandbox_id: string;
   image: string;
   network: string;
+  workdir?: string;
   reprovision: boolean;
+  by_policy?: boolean;
 }
 
 export interface TaskRenamed {
@@ -790,6 +794,7 @@ export interface Where {
   sandbox_id: string;
   workdir: string;
   boot: string;
+  caveat?: string;
 }
 
 export interface WriteDisplay {

@@ -364,8 +364,8 @@ func (s *Server) shellExec(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{"session_id": q.ID, "command": q.Command, "status": status, "exit_code": c.code, "console": []any{}}
 	whole := strings.ReplaceAll(text(c.out[0]), "\n", "\r\n")
 	answer["output"] = whole
-	if q.Truncate && utf8.RuneCountInString(whole) > 30_000 {
-		answer["output"] = string([]rune(whole)[:30_000])
+	if cut := first(whole, 30_000); q.Truncate && len(cut) < len(whole) {
+		answer["output"] = cut
 		if !s.o.NoSpill {
 			spill := s.t.TempDir() + "/full-output"
 			if err := os.WriteFile(spill, []byte(strings.ReplaceAll(string(c.out[0]), "\n", "\r\n")), 0o600); err == nil {
@@ -376,13 +376,23 @@ func (s *Server) shellExec(w http.ResponseWriter, r *http.Request) {
 	ok(w, answer)
 }
 
+// first returns the first characters of a text.
+func first(s string, most int) string {
+	for i := range s {
+		if most--; most < 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
 // awaitQuiet waits for a command's end, or until it has said nothing for a while.
 func (c *command) awaitQuiet(quiet time.Duration) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.ended() {
 		c.read[0] = int64(len(c.out[0]))
-		if c.read[0] > keptOutput { // a terminal keeps no more
+		if c.read[0] > keptOutput/2 { // a terminal keeps no more
 			c.dropped = true
 		}
 		changed := c.changed
