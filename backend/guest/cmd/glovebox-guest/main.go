@@ -4,6 +4,7 @@
 // container, or a process beside what runs there already. See package guest.
 //
 //	glovebox-guest serve --config JSON
+//	glovebox-guest serve --listen HOST:PORT
 //	glovebox-guest version
 package main
 
@@ -15,7 +16,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/glovebox-dev/glovebox/backend/files"
 	"github.com/glovebox-dev/glovebox/backend/guest"
@@ -37,25 +40,36 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "glovebox-guest %s, wire %d\n", version, wire.Version)
 		return 0
 	case "serve":
-		if err := serve(args[1:], stderr); err != nil {
+		if err := serve(args[1:], stdout, stderr); err != nil {
 			fmt.Fprintln(stderr, "glovebox-guest:", err)
 			return 1
 		}
 		return 0
 	}
-	fmt.Fprintln(stderr, "usage: glovebox-guest serve --config JSON | version")
+	fmt.Fprintln(stderr, "usage: glovebox-guest serve --config JSON | serve --listen HOST:PORT | version")
 	return 2
 }
 
-func serve(args []string, stderr io.Writer) error {
+func serve(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	text := flags.String("config", "", "the guest's config as JSON")
+	own := standaloneFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	var cfg wire.GuestConfig
-	if err := json.Unmarshal([]byte(*text), &cfg); err != nil {
+	ctx := context.Background()
+	if own.listen != "" {
+		// Nobody else ends it; what runs inside has no right to.
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		var err error
+		if cfg, err = own.config(stdout); err != nil {
+			return err
+		}
+	} else if err := json.Unmarshal([]byte(*text), &cfg); err != nil {
 		return fmt.Errorf("read --config: %w", err)
 	}
 	if err := guest.Hide(cfg); err != nil {
@@ -76,5 +90,5 @@ func serve(args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return g.Serve(context.Background())
+	return g.Serve(ctx)
 }
