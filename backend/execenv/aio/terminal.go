@@ -118,7 +118,7 @@ func (r *run) take(ctx context.Context, res shellResult) error {
 		r.server.log.WarnContext(ctx, "read the whole of a cut output", "err", err)
 	}
 	r.emit(execenv.Stdout, text)
-	if utf8.RuneCountInString(text) >= cutAt {
+	if res.Output != nil && utf8.RuneCountInString(*res.Output) >= cutAt {
 		r.emit(execenv.Stdout, "\n[the server cut this output at about 30,000 characters]\n")
 	}
 	return nil
