@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv/aio/aiotest"
+	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
@@ -222,5 +225,84 @@ func TestRemote_cutInMidCall(t *testing.T) {
 	cut.Store(false)
 	if r := s.bash(id, "cat effects 2>/dev/null | wc -l"); r.Text != "1" && r.Text != "0" {
 		t.Errorf("its effect happened %s times", r.Text)
+	}
+}
+
+// Behind the walls of our own a preamble is the same, and in no argument list.
+func TestPreamble_behindWalls(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(file, []byte("[sandbox]\npreamble = [\"/bin/sh\", \"-c\", \"cat >/dev/null; echo 'export TOKEN=tok-456 && '\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, dataDir(t), "--config", file)
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		s := s.in(t)
+		id := s.open(httpapi.OpenRequest{Spec: sandbox.Spec{Wall: wall}})
+		r := s.bash(id, `echo "$TOKEN"; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -c tok-45[6]; env | grep -c GLOVEBOX_PREAMBLE`)
+		if !strings.HasPrefix(r.Text, "tok-456\n0\n0") {
+			t.Errorf("%s", r.Text)
+		}
+	})
+	if strings.Contains(s.log.String(), "tok-456") {
+		t.Error("the log holds what the preamble minted")
+	}
+}
+
+// A guest that stands alone in a container of somebody else's: its host name
+// tells where a session is, kills are proven, and a release leaves it running.
+func TestRemote_guestInContainer(t *testing.T) {
+	have(t, sandbox.WallDocker)
+	data := dataDir(t)
+	built, err := glovebox("image", "build", "--tiny", "--data", data).CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the tiny image: %v\n%s", err, built)
+	}
+	image := regexp.MustCompile(`glovebox/tiny:[\w.-]+`).FindString(string(built))
+	bin := filepath.Join(t.TempDir(), "glovebox-guest")
+	body, _, err := embedded.Binary("amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bin, body, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("docker", "create", "--hostname", "lent-box", "-p", "127.0.0.1::7000", "-e", "GLOVEBOX_GUEST_KEY=long and random", "-w", "/tmp",
+		image, "/tmp/glovebox-guest", "serve", "--listen", "0.0.0.0:7000", "--workdir", "/tmp").CombinedOutput()
+	if err != nil {
+		t.Fatalf("docker create: %v\n%s", err, out)
+	}
+	container := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("docker", "rm", "-f", container).CombinedOutput(); err != nil {
+			t.Errorf("docker rm: %v\n%s", err, out)
+		}
+	})
+	for _, args := range [][]string{{"cp", bin, container + ":/tmp/glovebox-guest"}, {"start", container}} {
+		if out, err := exec.Command("docker", args...).CombinedOutput(); err != nil {
+			t.Fatalf("docker %v: %v\n%s", args, err, out)
+		}
+	}
+	port, err := exec.Command("docker", "port", container, "7000").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + strings.TrimSpace(string(port))
+
+	s := startWith(t, data, []string{"SANDBOX_API_KEY=long and random"})
+	one := s.open(httpapi.OpenRequest{Spec: sandbox.Spec{BaseURL: url}})
+	two := s.open(httpapi.OpenRequest{Spec: sandbox.Spec{BaseURL: url}})
+	if r := s.bash(one, "hostname; echo one >/tmp/note"); !strings.HasPrefix(r.Text, "lent-box") {
+		t.Errorf("one: %+v", r)
+	}
+	if v := s.show(one); v.Ref != sandbox.Ref(url+"#lent-box") {
+		t.Errorf("ref %q", v.Ref)
+	}
+	s.post(one, "release", httpapi.ReleaseRequest{})
+	r := s.tool(two, "Bash", map[string]any{"command": "cat /tmp/note; sleep 1000 & sleep 1000", "timeout": 500})
+	if r.Status != task.CallTimeout || !strings.Contains(r.Text, "one") || !strings.Contains(r.Text, "0 processes left") {
+		t.Errorf("two: %+v", r)
+	}
+	if out, err := exec.Command("docker", "inspect", "-f", "{{.State.Running}}", container).Output(); err != nil || strings.TrimSpace(string(out)) != "true" {
+		t.Errorf("the container after a release: %s, %v", out, err)
 	}
 }
