@@ -111,7 +111,7 @@ give tree "$t"; give targets "$l"`)
 	if err != nil {
 		return execenv.ListResult{}, err
 	}
-	t, err := e.server.tree(ctx, p, a)
+	t, err := e.server.tree(ctx, p, p, a)
 	if err != nil {
 		return execenv.ListResult{}, e.down(err)
 	}

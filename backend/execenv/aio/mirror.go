@@ -3,6 +3,7 @@ package aio
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -35,13 +36,14 @@ type tree struct {
 	base    string
 	files   map[string]execenv.FileInfo // by path below base; links as they are
 	links   map[string]string           // text of the links
-	targets map[string]execenv.FileInfo // what links lead to
+	targets map[string]execenv.FileInfo // what links lead to, likewise
 }
 
 func decode(s string) ([]byte, error) { return base64.StdEncoding.DecodeString(s) }
 
-// tree reads the results "tree" and "targets" of a script.
-func (s *Server) tree(ctx context.Context, base string, a answer) (*tree, error) {
+// tree reads the results "tree" and "targets" of a script that listed what is
+// below base, by the path listed.
+func (s *Server) tree(ctx context.Context, base, listed string, a answer) (*tree, error) {
 	entries, err := s.result(ctx, a, "tree")
 	if err != nil {
 		return nil, err
@@ -63,10 +65,8 @@ func (s *Server) tree(ctx context.Context, base string, a answer) (*tree, error)
 		if err != nil {
 			return nil, err
 		}
-		if i := strings.Index(texts[1], "//"); i >= 0 { // find was given a path with a slash at its end
-			texts[1] = texts[1][:i] + texts[1][i+1:]
-		}
-		t.targets[texts[1]] = f
+		name := strings.TrimPrefix(texts[1], strings.TrimSuffix(listed, "/"))
+		t.targets[strings.TrimLeft(name, "/")] = f
 	}
 	return t, nil
 }
@@ -106,7 +106,7 @@ func (t *tree) describe(name string) execenv.FileInfo {
 	f := t.files[name]
 	full := strings.TrimSuffix(t.base, "/") + "/" + name
 	if link, ok := t.links[name]; ok {
-		if to, ok := t.targets[full]; ok {
+		if to, ok := t.targets[name]; ok {
 			f = to
 		}
 		f.Symlink = link
@@ -168,7 +168,7 @@ func (s *Server) makeMirror(ctx context.Context, base string, a answer) (_ *mirr
 	if !filepath.IsAbs(m.real) || filepath.Clean(m.real) != m.real {
 		return nil, misfit("a listing", errors.New("the real path of its top"))
 	}
-	if m.tree, err = s.tree(ctx, base, a); err != nil {
+	if m.tree, err = s.tree(ctx, base, m.real, a); err != nil {
 		return nil, err
 	}
 	if len(m.tree.files) > maxTree {
@@ -236,7 +236,7 @@ func (m *mirror) at(name string) string { return local(m.real + "/" + name) }
 
 // fill makes the directories and the files, without content.
 func (m *mirror) fill() error {
-	if err := m.root.MkdirAll(cmpDot(local(m.real)), 0o700); err != nil {
+	if err := m.root.MkdirAll(cmp.Or(local(m.real), "."), 0o700); err != nil {
 		return err
 	}
 	for _, name := range m.tree.names() {
@@ -255,13 +255,6 @@ func (m *mirror) fill() error {
 	return nil
 }
 
-func cmpDot(p string) string {
-	if p == "" {
-		return "."
-	}
-	return p
-}
-
 func (m *mirror) file(p string, size int64, at time.Time) error {
 	f, err := m.root.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -278,7 +271,7 @@ func (m *mirror) file(p string, size int64, at time.Time) error {
 // cannot be written is not searched.
 func (m *mirror) write(path string, content io.Reader) {
 	p := local(path)
-	if m.root.MkdirAll(cmpDot(filepath.Dir(p)), 0o700) != nil {
+	if m.root.MkdirAll(filepath.Dir(p), 0o700) != nil {
 		return
 	}
 	f, err := m.root.OpenFile(p, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

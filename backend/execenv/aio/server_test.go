@@ -340,3 +340,29 @@ func TestTakeUp(t *testing.T) {
 		}
 	}
 }
+
+// A tree is listed and searched by the path that was given, also through a link,
+// and links in it are what they lead to.
+func TestList_throughLink(t *testing.T) {
+	_, _, env := open(t, aiotest.Options{Generation: aiotest.Piped})
+	w := env.Where().Workdir
+	if o, err := sh(t, env, "mkdir real; printf four >real/f; ln -s f real/link; ln -s real by"); err != nil || o.ExitCode != 0 {
+		t.Fatal(o, err)
+	}
+	l, err := env.List(t.Context(), "by")
+	if err != nil || len(l.Entries) != 2 || l.Entries[1].Path != w+"/by/link" || l.Entries[1].Symlink != "f" || l.Entries[1].Size != 4 || l.Entries[1].Kind != execenv.KindFile {
+		t.Errorf("List() = %+v, %v", l, err)
+	}
+	g, err := env.Glob(t.Context(), execenv.GlobRequest{Base: w + "/by", Pattern: "f"})
+	if err != nil || len(g.Files) != 1 || g.Files[0].Path != w+"/by/f" || g.Files[0].Size != 4 {
+		t.Errorf("Glob() = %+v, %v", g, err)
+	}
+	r, err := env.Grep(t.Context(), execenv.GrepRequest{Path: w + "/by", Pattern: "fo+r", Mode: execenv.GrepContent})
+	if err == nil && len(r.Rows) > 0 {
+		t.Errorf("Grep() = %+v", r)
+	}
+	r, err = env.Grep(t.Context(), execenv.GrepRequest{Path: w + "/by", Pattern: "fo+ur", Mode: execenv.GrepContent})
+	if err != nil || len(r.Rows) == 0 || r.Rows[0].Path != w+"/by/f" {
+		t.Errorf("Grep() = %+v, %v", r, err)
+	}
+}
