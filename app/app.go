@@ -26,6 +26,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/namespace"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/remote"
 	"github.com/glovebox-dev/glovebox/backend/session"
 	"github.com/glovebox-dev/glovebox/backend/store"
 	"github.com/glovebox-dev/glovebox/backend/stream"
@@ -39,7 +40,12 @@ type Options struct {
 	Addr    string // to listen on; loopback
 	Config  config.Config
 	Window  httpapi.Window // that shows the server; nil for none
-	Log     *slog.Logger
+
+	// Host is what a program that embeds the server says about where tools run. It
+	// goes before what Config says of the same.
+	Host session.HostConfig
+
+	Log *slog.Logger
 }
 
 // App is one server over one data directory. It is made by New, lives in Run
@@ -56,6 +62,10 @@ type App struct {
 	places   *containers
 	bwrap    *namespace.Provider
 	egress   *egress.Proxy
+	hosts    session.HostConfig // Options.Host and the configuration
+	aio      *aioServers
+	remote   *remote.Provider
+	binder   *placeBinder
 	lifetime *lifetime.Manager
 	local    *localBinder
 	host     *local.Env // what a sandbox is compared with
@@ -112,6 +122,12 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.hosts, a.aio = hostConfig(a.o.Host, a.o.Config), &aioServers{log: a.log}
+	a.remote = a.newRemote()
+	providers := map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: a.docker, sandbox.WallNamespace: a.bwrap, sandbox.WallRemote: a.remote}
+	if own := a.hosts.SandboxProvider; own != nil {
+		providers[a.hosts.SandboxSpec.Wall] = own
+	}
 	a.egress = egress.New(egress.Options{
 		Decided: func(root string, d egress.Decision) { a.sessions.EgressDecided(root, d) },
 		Ended:   func(root string, d egress.Decision) { a.sessions.EgressEnded(root, d) },
@@ -119,11 +135,16 @@ func (a *App) build() error {
 	})
 	a.lifetime = lifetime.New(lifetime.Options{
 		Egress:    a.egress,
-		Providers: map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: a.docker, sandbox.WallNamespace: a.bwrap},
+		Providers: providers,
 		Ledger:    a.store,
 		Secret:    a.identity.secret,
 		Log:       a.log,
 		Observe: func(root string, r sandbox.Record, c sandbox.Condition, detail string) {
+			if !c.Value.Owned() || c.Value == sandbox.StateLost {
+				if err := a.binder.forget(root); err != nil {
+					a.log.Warn("close a sandbox's backend", "session", root, "err", err)
+				}
+			}
 			a.sessions.Observe(root, r, c, detail)
 		},
 	})
@@ -131,16 +152,22 @@ func (a *App) build() error {
 	if a.host, err = local.New(local.Options{Workspace: a.o.DataDir, Log: a.log}); err != nil {
 		return err
 	}
-	sandboxed := container.New(container.Options{Channels: a.lifetime})
+	sandboxed := &placeBinder{
+		lifetime: a.lifetime, servers: a.aio, host: a.hosts,
+		guest: container.New(container.Options{Channels: a.lifetime, Preamble: a.hosts.SandboxExecPreamble}),
+	}
+	a.binder = sandboxed
 	router := execenv.NewRouter(map[string]execenv.Binder{
 		string(sandbox.WallDocker):    sandboxed,
 		string(sandbox.WallNamespace): sandboxed,
+		string(sandbox.WallRemote):    sandboxed,
 		string(sandbox.WallLocal):     a.local,
 	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
+		HostConfig: a.hosts,
+		Default:    session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec()},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
 	assets, built := frontend.Assets()
@@ -257,6 +284,12 @@ func (a *App) close() error {
 	}
 	if a.sessions != nil {
 		a.sessions.FlushEgress()
+	}
+	if a.binder != nil {
+		errs = append(errs, a.binder.close())
+	}
+	if a.aio != nil {
+		errs = append(errs, a.aio.close())
 	}
 	if a.images != nil {
 		errs = append(errs, a.images.close())

@@ -228,13 +228,17 @@ func (c *cli) post(ctx context.Context, session, verb string, body any, done str
 
 func (c *cli) attachCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "attach SESSION|CONTAINER",
-		Short: "Reconnect a session to its sandbox, or open one in a running container, whoever made that",
+		Use:   "attach SESSION|CONTAINER|URL",
+		Short: "Reconnect a session to its sandbox, or open one in a running container or at a URL",
 		Long: "With a session, reconnects it to its sandbox and starts that when it is stopped.\n" +
 			"With the name or id of a running container of the docker engine, opens a session in it:\n" +
-			"release takes the guest out again and leaves the container as it was found.",
+			"release takes the guest out again and leaves the container as it was found.\n" +
+			"With the URL of a guest or of an AIO server, opens a session there.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if isURL(args[0]) {
+				return c.attachURL(cmd.Context(), args[0])
+			}
 			return c.withClient(cmd.Context(), func(client *apiClient) error { return c.attach(cmd.Context(), client, args[0]) })
 		},
 	}

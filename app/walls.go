@@ -23,6 +23,7 @@ import (
 const (
 	checkDocker    = "docker engine"
 	checkNamespace = "bubblewrap"
+	checkRemote    = "remote sandbox"
 )
 
 // probeTime bounds a look at an engine that may hang.
@@ -80,7 +81,13 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		}
 		walls[1].Available, walls[1].Detail = true, "bubblewrap works"
 	})
+	var shared httpapi.WallInfo
+	var configured bool
+	both.Go(func() { shared, configured = a.remoteWall(ctx) })
 	both.Wait()
+	if configured {
+		walls = append(walls, shared)
+	}
 	a.walls.mu.Lock()
 	defer a.walls.mu.Unlock()
 	a.walls.at, a.walls.walls = time.Now(), walls
@@ -91,7 +98,7 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 func noWallError(walls []httpapi.WallInfo) error {
 	var why []string
 	for _, w := range walls {
-		if w.Wall != sandbox.WallLocal && !w.Available {
+		if w.Wall != sandbox.WallLocal && w.Wall != sandbox.WallRemote && !w.Available {
 			why = append(why, fmt.Sprintf("  %s: %s\n    to have it: %s", w.Wall, w.Detail, withLine(w.Fix, w.Command)))
 		}
 	}
@@ -109,16 +116,34 @@ func withLine(fix, command string) string {
 // defaultWall chooses docker where an engine answers, else namespace, else
 // nothing. It never chooses local.
 func (a *App) defaultWall(ctx context.Context) (sandbox.Wall, error) {
+	if a.hosts.SandboxProvider != nil {
+		return a.hosts.SandboxSpec.Wall, nil
+	}
+	if a.sharedByDefault() {
+		return sandbox.WallRemote, nil
+	}
 	if w := a.o.Config.Sandbox.Wall; w != "" {
 		return sandbox.Wall(w), nil
 	}
 	walls := a.probeWalls(ctx)
 	for _, w := range walls {
-		if w.Available && w.Wall != sandbox.WallLocal {
+		if w.Available && w.Wall != sandbox.WallLocal && w.Wall != sandbox.WallRemote {
 			return w.Wall, nil
 		}
 	}
 	return "", noWallError(walls)
+}
+
+// configuredSpec is what a session takes where it names nothing itself.
+func (a *App) configuredSpec() sandbox.Spec {
+	if a.hosts.SandboxProvider != nil {
+		return a.hosts.SandboxSpec
+	}
+	spec := a.o.Config.Spec()
+	if a.hosts.ExecEnv != nil {
+		spec.BaseURL = a.hosts.ExecEnv.BaseURL
+	}
+	return spec
 }
 
 // defaultImage returns the image of a session that names none: the configured
@@ -171,10 +196,10 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	return out
 }
 
-// defaultSpec returns what a session is opened with where it names nothing
-// itself: what is configured, and what is built in of the rest.
+// defaultSpec is configuredSpec as it is shown, with what is built in for the
+// rest.
 func (a *App) defaultSpec(wall sandbox.Wall) sandbox.Spec {
-	spec := a.o.Config.Spec()
+	spec := a.configuredSpec()
 	spec.Wall = wall
 	spec.User = cmp.Or(spec.User, "host")
 	spec.Workdir = spec.WorkdirOrDefault()
@@ -209,11 +234,16 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 		out.Checks = append(out.Checks, c)
 	}
 	missing := "fail"
-	if walls[0].Available || walls[1].Available {
+	if walls[0].Available || walls[1].Available || a.sharedByDefault() {
 		missing = "info" // the other wall does
 	}
 	for i, name := range []string{checkDocker, checkNamespace} {
 		add(walls[i].Available, missing, httpapi.Check{Name: name, Detail: walls[i].Detail, Fix: walls[i].Fix, Command: walls[i].Command})
+	}
+	for _, w := range walls {
+		if w.Wall == sandbox.WallRemote {
+			add(w.Available, map[bool]string{true: "fail", false: "info"}[a.sharedByDefault()], httpapi.Check{Name: checkRemote, Detail: w.Detail, Fix: w.Fix})
+		}
 	}
 	if walls[0].Available {
 		tiny := httpapi.Check{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny"}

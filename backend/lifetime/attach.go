@@ -72,6 +72,9 @@ func (m *Manager) channel(rootTaskID string) (*client.Client, Binding, error) {
 		if r.client != nil {
 			return r.client, r.bindingLocked(), nil
 		}
+		if r.handle != nil {
+			return nil, Binding{}, errNoGuest
+		}
 		return nil, Binding{}, nil
 	case sandbox.StateAllocating, "":
 		return nil, Binding{}, nil // wait for it as Attach does
@@ -160,7 +163,7 @@ func (m *Manager) judge(ctx context.Context, p sandbox.Provider, rec sandbox.Rec
 	case errors.Is(err, errGuestSilent):
 		cond.Value, cond.Cause, cond.Source = sandbox.StateUnreachable, causeGuest, "guest"
 	case errors.Is(err, sandbox.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		cond.Value, cond.Cause = sandbox.StateUnreachable, sandbox.CauseEngine
+		cond = silence(rec.Wall, err)
 	default:
 		return cond, false
 	}
@@ -176,9 +179,6 @@ var errGuestSilent = errors.New(causeGuest)
 // that it is ready. A channel that is open and answers from the same boot is
 // kept, so that a second attach breaks no running call.
 func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sandbox.Handle) (Binding, error) {
-	if h.Dial == nil {
-		return Binding{}, fmt.Errorf("the sandbox has no guest: %w", sandbox.ErrUnsupported)
-	}
 	next := *rec
 	if next.Ref == "" {
 		ref, err := h.Ref()
@@ -192,6 +192,9 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	}
 	if h.Workdir != "" {
 		next.Workdir = h.Workdir
+	}
+	if h.Dial == nil {
+		return m.openForeign(ctx, r, rec, next, h)
 	}
 
 	m.mu.Lock()
@@ -214,7 +217,7 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	if r.client != c {
 		r.dropRelayLocked()
 	}
-	r.client, r.hello = c, hello
+	r.client, r.hello, r.handle = c, hello, &h
 	m.mu.Unlock()
 	if old != nil {
 		old.Close()

@@ -208,7 +208,7 @@ func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID stri
 	if err != nil {
 		return err
 	}
-	if len(kept) == 0 {
+	if _, lent := p.(sandbox.Borrower); lent || len(kept) == 0 {
 		return p.Release(ctx, rootTaskID)
 	}
 	lister, ok := p.(sandbox.Lister)

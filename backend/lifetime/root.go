@@ -23,7 +23,8 @@ type root struct {
 	cond    sandbox.Condition
 	client  *client.Client // nil while no channel is open
 	hello   wire.Hello
-	version int // raised by whatever is set, so that older observations are known
+	handle  *sandbox.Handle // nil until it is attached
+	version int             // raised by whatever is set, so that older observations are known
 
 	cancelAllocate context.CancelFunc // while one runs
 	intent         sandbox.Condition  // what an operation is about to bring about
@@ -169,7 +170,7 @@ func (m *Manager) write(ctx context.Context, r *root, rec *sandbox.Record, cond 
 func (m *Manager) dropChannel(r *root) {
 	m.mu.Lock()
 	c := r.client
-	r.client, r.hello = nil, wire.Hello{}
+	r.client, r.hello, r.handle = nil, wire.Hello{}, nil
 	r.dropRelayLocked()
 	m.mu.Unlock()
 	if c != nil {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,6 +21,10 @@ var (
 	ErrForeign     = errors.New("the sandbox is not ours")    // it lacks our labels, or has another's
 	ErrNoWall      = errors.New("no wall is available")       // neither an engine nor bubblewrap
 	ErrUnsupported = errors.New("not supported behind this wall")
+
+	// ErrUnauthorized is a remote sandbox that wants another key. It comes with
+	// ErrUnreachable where the binding holds.
+	ErrUnauthorized = errors.New("the key was refused")
 )
 
 // DialFunc opens one connection to a sandbox's guest.
@@ -33,8 +38,18 @@ type Handle struct {
 	GuestID   string // the id that the guest greets with
 	Workdir   string
 	Auth      Auth
-	Dial      DialFunc
+	Dial      DialFunc // to its guest; nil where there is none
+
+	// Wire is how a sandbox without a guest is spoken to: WireAIO.
+	Wire string
+	// Greet says whether a sandbox without a guest answers.
+	Greet func(ctx context.Context) error
+	// Caveat says in plain words what does not hold in it.
+	Caveat string
 }
+
+// WireAIO is the Wire of a sandbox that serves the AIO Sandbox API.
+const WireAIO = "aio"
 
 // Ref returns the durable address of the handle.
 func (h Handle) Ref() (Ref, error) { return EncodeRef(h.BaseURL, h.SandboxID) }
@@ -52,20 +67,49 @@ type StaticAPIKey struct {
 	HeaderName string // X-AIO-API-Key when empty
 }
 
+// What a StaticAPIKey takes where it names nothing.
+const (
+	DefaultKeyEnv    = "SANDBOX_API_KEY"
+	DefaultKeyHeader = "X-AIO-API-Key"
+)
+
 // Headers implements Auth.
 func (k StaticAPIKey) Headers(context.Context) (http.Header, error) {
-	env, name := k.EnvName, k.HeaderName
-	if env == "" {
-		env = "SANDBOX_API_KEY"
-	}
-	if name == "" {
-		name = "X-AIO-API-Key"
-	}
 	h := http.Header{}
-	if v := os.Getenv(env); v != "" {
-		h.Set(name, v)
+	if v := os.Getenv(k.Variable()); v != "" {
+		h.Set(cmp.Or(k.HeaderName, DefaultKeyHeader), v)
 	}
 	return h, nil
+}
+
+// Variable returns the name of the variable that holds the key.
+func (k StaticAPIKey) Variable() string { return cmp.Or(k.EnvName, DefaultKeyEnv) }
+
+// KeyAdvice says which variable a key that was refused, or is missing, is read
+// from.
+func KeyAdvice(a Auth) string {
+	k, ok := a.(interface{ Variable() string })
+	if !ok {
+		return "it wants a key"
+	}
+	if os.Getenv(k.Variable()) == "" {
+		return "it wants a key: set the variable " + k.Variable() + " where glovebox runs"
+	}
+	return "it does not take the key in the variable " + k.Variable()
+}
+
+// RemoteConfig names one sandbox that is there already and is shared by all who
+// use it: a guest, or a server of the AIO Sandbox API, by URL.
+type RemoteConfig struct {
+	BaseURL   string
+	APIKeyEnv string // DefaultKeyEnv when empty
+	Header    string // DefaultKeyHeader when empty
+	Workdir   string // what the other side says when empty, else DefaultWorkdir
+}
+
+// Auth returns how requests to it are authorized.
+func (c RemoteConfig) Auth() StaticAPIKey {
+	return StaticAPIKey{EnvName: c.APIKeyEnv, HeaderName: c.Header}
 }
 
 // Provider makes, finds and removes sandboxes. Its methods may be called from
@@ -117,6 +161,12 @@ type Lister interface {
 // kernel. A sandbox that is not there is not an error: its state is StateLost.
 type Inspector interface {
 	Inspect(ctx context.Context, ref Ref) (Condition, error)
+}
+
+// Borrower is a Provider that only lends: what it hands out was there before and
+// is shared. Its Release changes nothing, however many generations there were.
+type Borrower interface {
+	Borrows()
 }
 
 // Starter and Stopper start and stop a sandbox and keep its contents.

@@ -26,6 +26,7 @@ type Spec struct {
 	Wall      Wall                `json:"wall,omitempty"`
 	Image     string              `json:"image,omitempty"`
 	Wire      string              `json:"wire,omitempty"`      // "" for a guest, "aio" for an image that serves the AIO API
+	BaseURL   string              `json:"base_url,omitempty"`  // of the remote wall: http(s)://HOST[:PORT][/PREFIX], without a key
 	User      string              `json:"user,omitempty"`      // "host" (default), "image", "root"
 	Workdir   string              `json:"workdir,omitempty"`   // DefaultWorkdir when empty
 	Workspace string              `json:"workspace,omitempty"` // host directory mounted read-write at Workdir

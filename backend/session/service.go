@@ -55,6 +55,7 @@ type Options struct {
 	// itself. For a session that never ran there it does nothing.
 	ReleaseLocal func(rootTaskID string) error
 	HostRunner   execenv.Runner // of this machine, for what a sandbox is compared with
+	HostConfig   HostConfig     // of which a Service asks the policy
 	Log          *slog.Logger
 }
 

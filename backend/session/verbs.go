@@ -312,14 +312,17 @@ func (s *Service) walled(ctx context.Context, id string) (View, error) {
 
 func (s *Service) bound(st *task.State, b lifetime.Binding, again bool) *task.TaskHostBound {
 	spec := b.Record.Spec
-	owner := ""
-	if spec.Adopt != "" {
-		owner = task.OwnerAdopted
-	}
-	return &task.TaskHostBound{
-		Owner: owner, HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, ExecEnvRef: b.Ref, Wall: spec.Wall,
+	bound := &task.TaskHostBound{
+		HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, ExecEnvRef: b.Ref, Wall: spec.Wall,
 		SandboxID: b.ShortID, Image: spec.Image, Network: string(spec.NetworkOrDefault()), Reprovision: again,
 	}
+	if spec.Wall == sandbox.WallRemote {
+		bound.Workdir = b.Workdir
+	}
+	if spec.Adopt != "" {
+		bound.Owner = task.OwnerAdopted
+	}
+	return bound
 }
 
 // stepReporter shows the steps of an allocation as they come.

@@ -191,7 +191,7 @@ func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 	}
 	spec := st.Created.Spec
 	if spec.Wall == sandbox.WallLocal {
-		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall})
+		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall, ByPolicy: st.Created.ByPolicy})
 	}
 	b, err := s.o.Lifetime.Allocate(ctx, d.root, spec, s.stepReporter(d))
 	s.setStep(d, "")
@@ -297,10 +297,22 @@ func placeOf(st *task.State) agent.Place {
 	switch spec.Wall {
 	case sandbox.WallNamespace:
 		at.Name = "a sealed sandbox of Linux namespaces"
+	case sandbox.WallRemote:
+		at.Name = "a remote machine that others may be using at the same time"
+		at.Workdir = remoteWorkdir(st)
 	case sandbox.WallLocal:
 		at = agent.Place{Name: "the person's own machine", Workdir: st.Created.Workspace, Host: true}
 	}
 	return at
+}
+
+// remoteWorkdir is where a remote sandbox works: it says so itself when it is
+// bound.
+func remoteWorkdir(st *task.State) string {
+	if st.Bound != nil && st.Bound.Workdir != "" {
+		return st.Bound.Workdir
+	}
+	return st.Created.Spec.WorkdirOrDefault()
 }
 
 func newCallID() string { return newID("c-") }

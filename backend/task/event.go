@@ -42,6 +42,10 @@ type TaskCreated struct {
 	Approvals Approvals    `json:"approvals"`
 	ParentID  string       `json:"parent_id"`
 	OneShot   bool         `json:"one_shot"` // the end of its first turn completes it
+
+	// ByPolicy says that the host's policy has chosen the local wall, once and for
+	// the task's whole life.
+	ByPolicy bool `json:"by_policy,omitempty"`
 }
 
 // TaskRenamed gives a task another title.
@@ -78,7 +82,9 @@ type TaskHostBound struct {
 	SandboxID    string       `json:"sandbox_id"` // short id
 	Image        string       `json:"image"`
 	Network      string       `json:"network"`
-	Reprovision  bool         `json:"reprovision"` // it replaces a sandbox that was lost
+	Workdir      string       `json:"workdir,omitempty"`   // of a remote sandbox, as it says
+	Reprovision  bool         `json:"reprovision"`         // it replaces a sandbox that was lost
+	ByPolicy     bool         `json:"by_policy,omitempty"` // the host's policy chose the local wall
 
 	// Owner is OwnerAdopted where the place was there before the session.
 	Owner string `json:"owner,omitempty"`

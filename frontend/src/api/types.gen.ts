@@ -622,6 +622,7 @@ export interface Spec {
   wall?: Wall;
   image?: string;
   wire?: string;
+  base_url?: string;
   user?: string;
   workdir?: string;
   workspace?: string;
@@ -694,6 +695,7 @@ export interface TaskCreated {
   approvals: Approvals;
   parent_id: string;
   one_shot: boolean;
+  by_policy?: boolean;
 }
 
 export interface TaskFailed {
@@ -708,7 +710,9 @@ export interface TaskHostBound {
   sandbox_id: string;
   image: string;
   network: string;
+  workdir?: string;
   reprovision: boolean;
+  by_policy?: boolean;
   owner?: string;
 }
 
@@ -854,6 +858,7 @@ export interface Where {
   sandbox_id: string;
   workdir: string;
   boot: string;
+  caveat?: string;
 }
 
 export interface WriteDisplay {

@@ -4,6 +4,7 @@
 // container, or a process beside what runs there already. See package guest.
 //
 //	glovebox-guest serve --config JSON
+//	glovebox-guest serve --listen HOST:PORT
 //	glovebox-guest connect --socket PATH
 //	glovebox-guest leave [--dir DIR] [--empty DIR] [--kill PROGRAM [--tags FIRST-LAST]]
 //	glovebox-guest version
@@ -17,7 +18,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/glovebox-dev/glovebox/backend/files"
 	"github.com/glovebox-dev/glovebox/backend/guest"
@@ -40,13 +43,13 @@ func run(args []string, stdin io.ReadCloser, stdout io.WriteCloser, stderr io.Wr
 		fmt.Fprintf(stdout, "glovebox-guest %s, wire %d\n", version, wire.Version)
 		return 0
 	case "serve":
-		do = func() error { return serve(args[1:], stderr) }
+		do = func() error { return serve(args[1:], stdout, stderr) }
 	case "connect":
 		do = func() error { return connect(args[1:], stdin, stdout, stderr) }
 	case "leave":
 		do = func() error { return leave(args[1:], stderr) }
 	default:
-		fmt.Fprintln(stderr, "usage: glovebox-guest serve --config JSON | connect --socket PATH | leave | version")
+		fmt.Fprintln(stderr, "usage: glovebox-guest serve --config JSON | serve --listen HOST:PORT | connect --socket PATH | leave | version")
 		return 2
 	}
 	if err := do(); err != nil {
@@ -88,15 +91,26 @@ func leave(args []string, stderr io.Writer) error {
 	return guest.Leave(l)
 }
 
-func serve(args []string, stderr io.Writer) error {
+func serve(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	text := flags.String("config", "", "the guest's config as JSON")
+	own := standaloneFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	var cfg wire.GuestConfig
-	if err := json.Unmarshal([]byte(*text), &cfg); err != nil {
+	ctx := context.Background()
+	if own.listen != "" {
+		// Nobody else ends it; what runs inside has no right to.
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		var err error
+		if cfg, err = own.config(stdout); err != nil {
+			return err
+		}
+	} else if err := json.Unmarshal([]byte(*text), &cfg); err != nil {
 		return fmt.Errorf("read --config: %w", err)
 	}
 	if cfg.LogFile != "" {
@@ -129,5 +143,5 @@ func serve(args []string, stderr io.Writer) error {
 		}
 		return err
 	}
-	return g.Serve(context.Background())
+	return g.Serve(ctx)
 }
