@@ -119,7 +119,7 @@ func (m *images) Build(image string) (httpapi.Build, error) {
 	ctx, cancel := context.WithCancel(m.life)
 	b := &build{
 		Build: httpapi.Build{
-			Image: image, Ref: m.docker.TinyImage(), State: httpapi.BuildRunning, Step: "ask the engine",
+			Kind: httpapi.KindBuild, Image: image, Ref: m.docker.TinyImage(), State: httpapi.BuildRunning, Step: "ask the engine",
 			Log: []string{}, StartedAt: time.Now().UTC(),
 		},
 		cancel: cancel,

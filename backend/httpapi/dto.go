@@ -29,7 +29,8 @@ type Session struct {
 	ShortID    string             `json:"short_id"`
 	Ref        sandbox.Ref        `json:"ref"`
 	Sandbox    *sandbox.Condition `json:"sandbox"`
-	Step       string             `json:"step"` // of an allocation under way
+	Step       string             `json:"step"`     // of an allocation under way
+	Progress   *StepProgress      `json:"progress"` // of the same, with how far it has come; null when none is
 	Approvals  task.Approvals     `json:"approvals"`
 	Agent      string             `json:"agent"` // the preset
 	Goal       string             `json:"goal"`  // as far as 500 bytes of it go
@@ -45,6 +46,17 @@ type Session struct {
 	CreatedAt  time.Time          `json:"created_at"`
 	UpdatedAt  time.Time          `json:"updated_at"`
 	Seq        int64              `json:"seq"`
+}
+
+// StepProgress is how far a step of an allocation has come. The session's
+// interrupt calls the allocation off.
+type StepProgress struct {
+	Step           string    `json:"step"`   // "pulling debian:12", "create", "start", "guest ready"
+	Detail         string    `json:"detail"` // "2 of 5 layers", or ""
+	Bytes          int64     `json:"bytes"`
+	Total          int64     `json:"total"` // 0 while it is not known
+	BytesPerSecond int64     `json:"bytes_per_second"`
+	StartedAt      time.Time `json:"started_at"` // of the step
 }
 
 // Retry says when a model is asked again, after what.
@@ -200,13 +212,16 @@ type ImageInfo struct {
 	Ours      bool      `json:"ours"` // made by Glovebox
 }
 
-// BuildRequest makes an image that Glovebox has a recipe for: "tiny".
+// BuildRequest names an image: to build, one that Glovebox has a recipe for
+// ("tiny"); to pull, as a registry knows it ("debian:12").
 type BuildRequest struct {
 	Image string `json:"image"`
 }
 
-// Build is one making of an image. There is at most one at a time per image.
+// Build is one making of an image on the engine: by a recipe, or from a registry.
+// There is at most one at a time per kind and image.
 type Build struct {
+	Kind      string     `json:"kind"`  // "build" or "pull"
 	Image     string     `json:"image"` // as it was asked for
 	Ref       string     `json:"ref"`   // what it makes
 	State     string     `json:"state"` // "running", "done", "failed", "cancelled"
@@ -215,6 +230,12 @@ type Build struct {
 	Error     string     `json:"error"`
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"`
+
+	// How far a pull has come, as in StepProgress.
+	Detail         string `json:"detail"`
+	Bytes          int64  `json:"bytes"`
+	Total          int64  `json:"total"`
+	BytesPerSecond int64  `json:"bytes_per_second"`
 }
 
 // Dirs lists the directories of a directory of the server's machine, for the

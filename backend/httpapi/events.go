@@ -245,7 +245,7 @@ func differs(last map[string][]byte, key string, v any) bool {
 // now, so that a window that missed a step has its end all the same.
 func (e *eventSocket) sendBuilds(ctx context.Context) error {
 	for _, b := range e.server.o.Images.Builds() {
-		if !differs(e.built, b.Image, b) {
+		if !differs(e.built, b.Kind+" "+b.Image, b) {
 			continue
 		}
 		if err := e.send(ctx, Frame{Type: "build", Build: &b}); err != nil {

@@ -28,6 +28,12 @@ type Imager interface {
 	Cancel(ctx context.Context, image string) (Build, error)
 }
 
+// The kinds of a Build.
+const (
+	KindBuild = "build" // by a recipe
+	KindPull  = "pull"  // from a registry
+)
+
 // The states of a Build.
 const (
 	BuildRunning   = "running"

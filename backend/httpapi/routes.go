@@ -343,13 +343,19 @@ func sessionOf(v session.View) Session {
 	out := Session{
 		ID: v.ID, Title: v.Title, Status: v.Status, Detail: v.Detail, Model: v.Created.Model, Workspace: v.Created.Workspace,
 		Wall: v.Created.Spec.Wall, Image: v.Created.Spec.Image, Network: string(v.Created.Spec.NetworkOrDefault()),
-		User: v.Created.Spec.User, Sandbox: v.Condition, Step: v.Step, Approvals: v.Created.Approvals,
+		User: v.Created.Spec.User, Sandbox: v.Condition, Approvals: v.Created.Approvals,
 		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
 	}
 	out.Adopted = v.Created.Spec.Adopt != ""
 	out.Suspended, out.Usage, out.CostUSD = v.Suspended, v.Usage, v.CostUSD
 	out.Agent, out.Goal, out.Archived = cmp.Or(v.Created.Agent, agent.MainPreset), clip(v.Created.Goal, 500), v.Archived
+	if step := v.Step; step != nil {
+		out.Step, out.Progress = step.Name, &StepProgress{
+			Step: step.Name, Detail: step.Detail, Bytes: step.Bytes, Total: step.Total,
+			BytesPerSecond: step.BytesPerSecond, StartedAt: step.At,
+		}
+	}
 	if r := v.Retry; r != nil {
 		out.Retry = &Retry{Attempt: r.Attempt, Attempts: r.Attempts, At: r.At, Kind: r.Kind, Detail: r.Detail}
 	}

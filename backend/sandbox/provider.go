@@ -285,11 +285,18 @@ type Overseer interface {
 	PlaceLogs(ctx context.Context, id string, tail int) (string, error)
 }
 
-// Step is one step of an Allocate, in the order they happen: "create", "start",
-// "guest ready".
+// Step is one step of an Allocate, in the order they happen: "create", "start"
+// and "guest ready", each told when it is done. What may take long comes before
+// them and is told when it begins: "pulling IMAGE" again and again, with how far
+// it has come, at least once a second.
 type Step struct {
-	Name string    `json:"name"`
-	At   time.Time `json:"at"`
+	Name   string
+	At     time.Time // of its end, or of the beginning of what takes long: the same each time
+	Detail string    // for people: "2 of 5 layers", or ""
+
+	Bytes          int64 // that have come
+	Total          int64 // of all; 0 while it is not known
+	BytesPerSecond int64 // lately; 0 before there is a measure
 }
 
 // Progress is a Provider that tells the steps of an Allocate while it runs.

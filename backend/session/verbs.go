@@ -282,7 +282,7 @@ func (s *Service) Reprovision(ctx context.Context, id string) error {
 	s.mu.Lock()
 	d := s.driverOf(v.ID)
 	s.mu.Unlock()
-	defer s.setStep(d, "")
+	defer s.setStep(d, nil)
 	b, err := s.o.Lifetime.Reprovision(ctx, v.ID, s.stepReporter(d))
 	if err != nil {
 		return err
@@ -328,22 +328,22 @@ func (s *Service) bound(st *task.State, b lifetime.Binding, again bool) *task.Ta
 // stepReporter shows the steps of an allocation as they come.
 func (s *Service) stepReporter(d *driver) func(sandbox.Step) {
 	return func(step sandbox.Step) {
-		s.setStep(d, step.Name)
+		s.setStep(d, &step)
 		s.o.Hub.Ring()
 	}
 }
 
-func (s *Service) setStep(d *driver, step string) {
+func (s *Service) setStep(d *driver, step *sandbox.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.step = step
 }
 
-func (s *Service) step(root string) string {
+func (s *Service) step(root string) *sandbox.Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.drivers[root]; ok {
 		return d.step
 	}
-	return ""
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 type View struct {
 	task.Summary
 	Condition *sandbox.Condition // nil on the local wall and before the first observation
-	Step      string             // of an allocation under way
+	Step      *sandbox.Step      // of an allocation under way, else nil
 }
 
 // views folds the store's log to summaries, each event once.

@@ -23,7 +23,7 @@ type driver struct {
 	nudge      chan struct{}           // the same, for a turn that waits to ask its model again; of capacity one: a nudge that is on its way covers the next
 	cancel     context.CancelCauseFunc // of the step under way
 	stop       error                   // asked for between two steps
-	step       string                  // of an allocation under way
+	step       *sandbox.Step           // of an allocation under way, else nil; never written to
 }
 
 // driverOf returns the driver of a root task. s.mu is held.
@@ -194,7 +194,7 @@ func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall, ByPolicy: st.Created.ByPolicy})
 	}
 	b, err := s.o.Lifetime.Allocate(ctx, d.root, spec, s.stepReporter(d))
-	s.setStep(d, "")
+	s.setStep(d, nil)
 	if err != nil {
 		return s.parkUnbound(ctx, j, err)
 	}

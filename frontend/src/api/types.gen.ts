@@ -70,6 +70,7 @@ export interface Block {
 }
 
 export interface Build {
+  kind: string;
   image: string;
   ref: string;
   state: string;
@@ -78,6 +79,10 @@ export interface Build {
   error: string;
   started_at: string;
   ended_at: string | null;
+  detail: string;
+  bytes: number;
+  total: number;
+  bytes_per_second: number;
 }
 
 export interface BuildRequest {
@@ -601,6 +606,7 @@ export interface Session {
   ref: Ref;
   sandbox: Condition | null;
   step: string;
+  progress: StepProgress | null;
   approvals: Approvals;
   agent: string;
   goal: string;
@@ -666,6 +672,15 @@ export type Status =
 export interface StepAttemptAbandoned {
   call_ids: string[] | null;
   detail: string;
+}
+
+export interface StepProgress {
+  step: string;
+  detail: string;
+  bytes: number;
+  total: number;
+  bytes_per_second: number;
+  started_at: string;
 }
 
 export type SuspendReason =
