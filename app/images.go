@@ -172,6 +172,11 @@ func (b *build) note(line string) {
 	}
 }
 
+// Remove implements httpapi.Imager.
+func (m *images) Remove(ctx context.Context, image string) error {
+	return m.docker.RemoveImage(ctx, image)
+}
+
 // Cancel implements httpapi.Imager.
 func (m *images) Cancel(ctx context.Context, image string) (httpapi.Build, error) {
 	m.mu.Lock()

@@ -43,6 +43,9 @@ type Session struct {
 	CostUSD    *float64           `json:"cost_usd"` // null when a price is not known
 	Generation int64              `json:"generation"`
 	Adopted    bool               `json:"adopted"` // it is a guest in a container that was there before
+	Fork       *Fork              `json:"fork"`    // where it comes from; null for one that is no fork
+	Shares     []string           `json:"shares"`  // the other sessions that hold the same sandbox now
+	Work       *Work              `json:"work"`    // a snapshot or fork of it that is being made
 	CreatedAt  time.Time          `json:"created_at"`
 	UpdatedAt  time.Time          `json:"updated_at"`
 	Seq        int64              `json:"seq"`
@@ -209,7 +212,8 @@ type ImageInfo struct {
 	ID        string    `json:"id"` // short
 	Size      int64     `json:"size"`
 	CreatedAt time.Time `json:"created_at"`
-	Ours      bool      `json:"ours"` // made by Glovebox
+	Ours      bool      `json:"ours"`       // made by Glovebox
+	SessionID string    `json:"session_id"` // of whose sandbox it is a snapshot; "" for any other image
 }
 
 // BuildRequest names an image: to build, one that Glovebox has a recipe for

@@ -22,6 +22,9 @@ var (
 	ErrNoWall      = errors.New("no wall is available")       // neither an engine nor bubblewrap
 	ErrUnsupported = errors.New("not supported behind this wall")
 
+	// ErrImageInUse refuses to remove an image that something is made of.
+	ErrImageInUse = errors.New("the image is in use")
+
 	// ErrUnauthorized is a remote sandbox that wants another key. It comes with
 	// ErrUnreachable where the binding holds.
 	ErrUnauthorized = errors.New("the key was refused")

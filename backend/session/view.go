@@ -16,6 +16,8 @@ import (
 type View struct {
 	task.Summary
 	Condition *sandbox.Condition // nil on the local wall and before the first observation
+	Shares    []string           // the other sessions that hold the same sandbox now
+	Work      *Work              // a snapshot or fork of it that is being made, else nil
 	Step      *sandbox.Step      // of an allocation under way, else nil
 }
 

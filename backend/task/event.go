@@ -58,6 +58,17 @@ type TaskArchived struct {
 	Archived bool `json:"archived"`
 }
 
+// TaskForked says that a task goes on from another's conversation. It is in the
+// logs of both: in the fork's it stands before what was taken over.
+type TaskForked struct {
+	SourceID  string `json:"source_id"`
+	ForkID    string `json:"fork_id"`
+	Seq       int64  `json:"seq"`             // of the source's last event that is in the fork
+	Sandbox   string `json:"sandbox"`         // "snapshot", "fresh" or "share"
+	Workspace string `json:"workspace"`       // "share" or "copy"
+	Image     string `json:"image,omitempty"` // the snapshot
+}
+
 // Approvals says which tool calls wait for a person.
 type Approvals string
 
@@ -286,6 +297,7 @@ const (
 	KindTaskCreated           Kind = "TaskCreated"
 	KindTaskRenamed           Kind = "TaskRenamed"
 	KindTaskArchived          Kind = "TaskArchived"
+	KindTaskForked            Kind = "TaskForked"
 	KindLeaseGranted          Kind = "LeaseGranted"
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
@@ -313,6 +325,7 @@ const (
 func (TaskCreated) EventKind() Kind               { return KindTaskCreated }
 func (TaskRenamed) EventKind() Kind               { return KindTaskRenamed }
 func (TaskArchived) EventKind() Kind              { return KindTaskArchived }
+func (TaskForked) EventKind() Kind                { return KindTaskForked }
 func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
@@ -340,6 +353,7 @@ var blank = map[Kind]func() Payload{
 	KindTaskCreated:           func() Payload { return &TaskCreated{} },
 	KindTaskRenamed:           func() Payload { return &TaskRenamed{} },
 	KindTaskArchived:          func() Payload { return &TaskArchived{} },
+	KindTaskForked:            func() Payload { return &TaskForked{} },
 	KindLeaseGranted:          func() Payload { return &LeaseGranted{} },
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },

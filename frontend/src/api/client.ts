@@ -8,6 +8,7 @@ import type {
   ErrorResponse,
   FileView,
   FolderResponse,
+  ForkRequest,
   Images,
   Isolation,
   Listing,
@@ -15,6 +16,7 @@ import type {
   OpenRequest,
   ReleaseRequest,
   Session,
+  Snapshot,
   Terminal,
   TerminalRequest,
 } from "./types.gen";
@@ -33,7 +35,7 @@ export class ApiError extends Error {
 }
 
 /** The commands on a session that take no body. */
-export type Verb = "interrupt" | "attach" | "start" | "stop" | "restart" | "reprovision" | "close" | "retry";
+export type Verb = "interrupt" | "attach" | "start" | "stop" | "unpause" | "restart" | "reprovision" | "close" | "retry";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -58,11 +60,16 @@ export class Client {
     this.command(id, `approvals/${encodeURIComponent(callID)}`, r);
   do = (id: string, verb: Verb) => this.command(id, verb, {});
   archive = (id: string, archived: boolean) => this.command(id, "archive", { archived });
+  /** snapshot and fork answer when all is copied: they have no deadline. Session.work says how far they are. */
+  snapshot = (id: string, name: string) => this.wait<Snapshot>(`${at(id)}/snapshot`, { name });
+  fork = (id: string, r: ForkRequest) => this.wait<Accepted>(`${at(id)}/fork`, r);
+  cancelWork = (id: string) => this.command(id, "work/cancel", {});
   stopAll = () => this.call<unknown>("POST", "/interrupt", {});
 
   images = () => this.call<Images>("GET", "/images");
   build = (image: string) => this.call<unknown>("POST", "/images/build", { image });
   cancelBuild = (image: string) => this.call<unknown>("POST", "/images/build/cancel", { image });
+  removeImage = (image: string) => this.call<unknown>("POST", "/images/remove", { image });
 
   dirs = (path: string) => this.call<Dirs>("GET", `/dirs?${query({ path })}`);
   makeDir = (path: string) => this.call<Dirs>("POST", "/dirs", { path });
@@ -86,6 +93,10 @@ export class Client {
     (await (await this.request("POST", "/window/folder", { start }, undefined)).json()) as FolderResponse;
   openLink = (url: string) => this.call<unknown>("POST", "/window/link", { url });
   notify = (title: string, body: string) => this.call<unknown>("POST", "/window/notify", { title, body });
+
+  private async wait<T>(path: string, body: unknown): Promise<T> {
+    return (await (await this.request("POST", path, body, undefined)).json()) as T;
+  }
 
   private command(id: string, verb: string, body: unknown): Promise<unknown> {
     return this.call<unknown>("POST", `/sessions/${encodeURIComponent(id)}/${verb}`, body);

@@ -449,6 +449,7 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
   attach: "The sandbox was not attached",
   start: "The sandbox was not started",
   stop: "The sandbox was not stopped",
+  unpause: "The sandbox does not go on",
   restart: "The sandbox was not restarted",
   retry: "The model was not asked again",
   reprovision: "No new sandbox was made",
