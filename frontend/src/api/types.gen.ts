@@ -283,6 +283,19 @@ export interface FolderResponse {
   path: string;
 }
 
+export interface Fork {
+  session_id: string;
+  seq: number;
+  sandbox: string;
+  workspace: string;
+}
+
+export interface ForkRequest {
+  title: string;
+  sandbox: string;
+  workspace: string;
+}
+
 export interface Frame {
   type: string;
   version?: string;
@@ -338,6 +351,7 @@ export interface ImageInfo {
   size: number;
   created_at: string;
   ours: boolean;
+  session_id: string;
 }
 
 export interface Images {
@@ -368,6 +382,7 @@ export type Kind =
   | "TaskCreated"
   | "TaskRenamed"
   | "TaskArchived"
+  | "TaskForked"
   | "LeaseGranted"
   | "TaskHostBound"
   | "SandboxStateChanged"
@@ -552,6 +567,10 @@ export interface ReleaseRequest {
   how: string;
 }
 
+export interface RemoveImageRequest {
+  image: string;
+}
+
 export interface RenameRequest {
   title: string;
 }
@@ -619,9 +638,23 @@ export interface Session {
   cost_usd: number | null;
   generation: number;
   adopted: boolean;
+  fork: Fork | null;
+  shares: string[] | null;
+  work: Work | null;
   created_at: string;
   updated_at: string;
   seq: number;
+}
+
+export interface Snapshot {
+  image: string;
+  id: string;
+  size: number;
+  took_ms: number;
+}
+
+export interface SnapshotRequest {
+  name: string;
 }
 
 export interface Spec {
@@ -715,6 +748,15 @@ export interface TaskCreated {
 
 export interface TaskFailed {
   error: string;
+}
+
+export interface TaskForked {
+  source_id: string;
+  fork_id: string;
+  seq: number;
+  sandbox: string;
+  workspace: string;
+  image?: string;
 }
 
 export interface TaskHostBound {
@@ -876,6 +918,15 @@ export interface Where {
   caveat?: string;
 }
 
+export interface Work {
+  kind: string;
+  step: string;
+  files: number;
+  bytes: number;
+  total: number;
+  started_at: string;
+}
+
 export interface WriteDisplay {
   path: string;
   created: boolean;
@@ -892,6 +943,7 @@ export interface Payloads {
   TaskCreated: TaskCreated;
   TaskRenamed: TaskRenamed;
   TaskArchived: TaskArchived;
+  TaskForked: TaskForked;
   LeaseGranted: LeaseGranted;
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;
