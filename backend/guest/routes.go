@@ -38,6 +38,9 @@ func (g *Guest) routes() http.Handler {
 	if g.relay != nil {
 		mux.HandleFunc("GET "+wire.PathRelay, g.openRelay)
 	}
+	ports := newPortProxy(ownPorts(g.listener.Addr(), g.cfg.Relay), g.log)
+	mux.Handle(wire.PathProxy, ports)
+	mux.Handle(wire.PathProxyRest, ports)
 	if g.files != nil {
 		g.fileRoutes(mux)
 	}
@@ -114,6 +117,10 @@ func encodeError(err error) (wire.Error, int) {
 
 func fail(w http.ResponseWriter, err error) {
 	e, status := encodeError(err)
+	sendError(w, e, status)
+}
+
+func sendError(w http.ResponseWriter, e wire.Error, status int) {
 	body, _ := json.Marshal(e) // strings alone: cannot fail
 	send(w, status, body)
 }

@@ -49,6 +49,9 @@ const (
 
 	PathRelay = "/v1/relay" // GET, an upgrade to ProtocolRelay; the last one counts
 
+	PathProxy     = "/proxy/{port}"           // any method: what listens on a port inside, with the prefix taken off
+	PathProxyRest = "/proxy/{port}/{rest...}" // likewise
+
 	PathRead     = "/v1/files/read"     // POST execenv.ReadRequest → execenv.ReadResult
 	PathWrite    = "/v1/files/write"    // POST execenv.WriteRequest → execenv.WriteResult
 	PathEdit     = "/v1/files/edit"     // POST execenv.EditRequest → execenv.EditResult
@@ -60,6 +63,9 @@ const (
 	PathSnapshot = "/v1/files/snapshot" // POST execenv.SnapshotRequest → execenv.SnapshotResult
 	PathWatch    = "/v1/files/watch"    // POST WatchDirs → frames, until the connection ends
 )
+
+// ProxyPath is the prefix of what listens on a port inside the sandbox.
+func ProxyPath(port string) string { return "/proxy/" + port }
 
 // ProtocolView is what the connection of a PathView request is upgraded to.
 const ProtocolView = "glovebox-terminal"

@@ -17,6 +17,16 @@ const (
 	maxLine       = 4 << 10
 )
 
+// Connect opens a connection of its own to the guest, past its greeting, for an
+// HTTP/1.1 client that speaks to what listens inside by wire.PathProxy.
+func (c *Client) Connect(ctx context.Context) (net.Conn, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return conn, nil
+}
+
 // dial opens a connection and makes sure who is at the other end of it.
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
