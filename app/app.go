@@ -109,7 +109,7 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 func (a *App) build() error {
 	var err error
 	a.docker, err = docker.New(docker.Options{
-		Host: a.o.Config.Docker.Host, DataDir: a.o.DataDir, Instance: a.identity.instance,
+		Host: a.o.Config.Docker.Host, PathMap: a.o.Config.Docker.PathMap, DataDir: a.o.DataDir, Instance: a.identity.instance,
 		Secret: a.identity.secret, Version: Version, Log: a.log,
 	})
 	if err != nil {

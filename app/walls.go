@@ -70,7 +70,14 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		if info.Channel == "exec" {
 			walls[0].Detail += ", guests are reached through it"
 		}
-		if !info.Mounts {
+		if info.Container != "" {
+			walls[0].Detail += ", Glovebox itself runs in its container " + info.Container
+		}
+		switch {
+		case info.Mounts:
+		case info.Shared != "":
+			walls[0].Detail += ", of this program's files it sees and mounts " + info.Shared
+		default:
 			walls[0].Detail += ", nothing of this machine can be mounted"
 		}
 	})

@@ -44,6 +44,7 @@ type plan struct {
 	gid     int
 	limits  sandbox.Resources
 	mounts  []sandbox.Mount
+	placed  []sandbox.Mount // the same by the engine's names
 	network container.NetworkMode
 	relay   string // where the guest listens for what goes out by the host; "" for nowhere
 	env     []string
@@ -84,12 +85,17 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if err != nil {
 		return plan{}, err
 	}
+	placed, err := p.place(spec, mounts, f)
+	if err != nil {
+		return plan{}, err
+	}
 	pl := plan{
 		root:    root,
 		image:   cmp.Or(spec.Image, p.opts.DefaultImage),
 		workdir: path.Clean(spec.WorkdirOrDefault()),
 		user:    cmp.Or(spec.User, "host"),
 		mounts:  mounts,
+		placed:  placed,
 		network: "none",
 		asRoot:  spec.User == "root",
 		facts:   f,
@@ -169,7 +175,8 @@ func (p *Provider) check(spec sandbox.Spec) error {
 		return err
 	}
 	if p.bindless() {
-		return nil // the workdir is the sandbox's own, or a volume
+		_, err := p.place(spec, mounts, nil)
+		return err // without a mount the workdir is the sandbox's own
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
 	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
@@ -275,7 +282,7 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
-	for _, m := range pl.mounts {
+	for _, m := range pl.placed {
 		kind := mount.TypeBind
 		if m.Kind == sandbox.Volume {
 			kind = mount.TypeVolume

@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
 )
 
 // The labels of what a provider makes: they are how it knows its own.
@@ -35,7 +36,14 @@ type Options struct {
 	Version      string // of this program, for the label
 	DefaultImage string // of a Spec that names none
 	ByExec       bool   // reach guests through the engine even where their sockets are on this machine
-	Log          *slog.Logger
+
+	// PathMap names directories of the engine's machine that this program sees by
+	// another name: its name there, then ours. That the engine sees other files
+	// than this program follows. Where this program runs in a container of the
+	// engine, what that has mounted is found out without it.
+	PathMap map[string]string
+
+	Log *slog.Logger
 }
 
 var (
@@ -69,7 +77,9 @@ type Provider struct {
 
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
-	unseen atomic.Bool           // the engine has refused a file of this machine as a mount's source
+	unseen atomic.Bool           // the engine sees other files than this program
+
+	elsewhere atomic.Pointer[elsewhere] // what it sees of ours all the same; never nil
 }
 
 // facts are what the first answer of an engine says, and does not change while
@@ -108,6 +118,12 @@ func New(opts Options) (*Provider, error) {
 		engine:   engine,
 		log:      log.With("component", "docker"),
 	}
+	seen, err := opts.configured()
+	if err != nil {
+		return nil, err
+	}
+	p.elsewhere.Store(seen)
+	p.unseen.Store(len(seen.paths) > 0)
 	if err := p.clearHalfMade(); err != nil {
 		return nil, err
 	}
@@ -134,10 +150,12 @@ type Info struct {
 	Kernel          string   `json:"kernel"`
 	CPUs            int      `json:"cpus"`
 	Rootless        bool     `json:"rootless"`
-	Remapped        bool     `json:"remapped"` // uids inside are not those outside
-	Engine          string   `json:"engine"`   // "Docker" or "Podman"
-	Channel         string   `json:"channel"`  // how guests are reached: "socket" or "exec"
-	Mounts          bool     `json:"mounts"`   // directories of this machine can be mounted
+	Remapped        bool     `json:"remapped"`  // uids inside are not those outside
+	Engine          string   `json:"engine"`    // "Docker" or "Podman"
+	Channel         string   `json:"channel"`   // how guests are reached: "socket" or "exec"
+	Mounts          bool     `json:"mounts"`    // directories of this machine can be mounted
+	Container       string   `json:"container"` // the short id of the one that this program runs in, on this engine
+	Shared          string   `json:"shared"`    // where Mounts is false: the directories that can be mounted all the same
 	SecurityOptions []string `json:"security_options"`
 	Warnings        []string `json:"warnings"`
 }
@@ -157,6 +175,8 @@ func (p *Provider) Ping(ctx context.Context) (Info, error) {
 	if info.Engine = "Docker"; f.podman {
 		info.Engine = "Podman"
 	}
+	e := p.elsewhere.Load()
+	info.Container, info.Shared = shortID(e.container), e.known()
 	info.Channel, info.Mounts = "socket", !p.bindless()
 	if p.byExec(f) {
 		info.Channel = "exec"
@@ -195,12 +215,15 @@ func (p *Provider) connect(ctx context.Context) (*facts, error) {
 		podman:   slices.ContainsFunc(version.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" }),
 		remapped: hasOption(info, "rootless") || hasOption(info, "userns"),
 		desktop:  strings.Contains(info.OperatingSystem, "Docker Desktop")}
+	if err := p.lookAround(ctx); err != nil {
+		return nil, err
+	}
 	p.facts.Store(known)
 	return known, nil
 }
 
-// bindless reports whether nothing of this machine can be mounted: the engine is
-// on another one, or sees other files than this program does.
+// bindless reports whether the engine has none of this program's files by the
+// names that they have here: it is on another machine, or sees other files.
 func (p *Provider) bindless() bool {
 	return p.endpoint.remote() && !p.endpoint.loopback() || p.unseen.Load()
 }
@@ -211,9 +234,21 @@ func (p *Provider) byExec(f *facts) bool {
 	return p.opts.ByExec || f.desktop || f.podman || p.bindless()
 }
 
-// MountsHost reports whether a sandbox can be given a directory of this machine;
-// see sandbox.HostMounter.
-func (p *Provider) MountsHost() bool { return !p.bindless() }
+// MountsHost reports whether a sandbox can be given a directory of this machine
+// that we make; see sandbox.HostMounter. A program in a container asks the engine,
+// or the answer would be another one before the first sandbox than after it.
+func (p *Provider) MountsHost() bool {
+	if p.facts.Load() == nil && ownContainer() != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+		defer cancel()
+		_, _ = p.connect(ctx) // an engine that is silent refuses the sandbox in time
+	}
+	if !p.bindless() {
+		return true
+	}
+	_, ok := p.elsewhere.Load().there(filepath.Join(p.opts.DataDir, mountcheck.Workspaces))
+	return ok
+}
 
 func hasOption(info system.Info, name string) bool {
 	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {
