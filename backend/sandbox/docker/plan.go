@@ -141,6 +141,8 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		pl.home = homeMounted
 	case pl.byExec, us != 0 && us != pl.uid:
 		pl.home = homeInside // what another user leaves in the box, we could not remove
+	case img.Config != nil && img.Config.Labels[labelSnapshotHome] != "":
+		pl.home = homeInside // it is in the image
 	}
 	return pl, nil
 }

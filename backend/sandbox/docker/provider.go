@@ -75,6 +75,8 @@ type Provider struct {
 
 	channels channels // to guests whose socket is not on this machine
 
+	snapshots snapshots
+
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
 	unseen atomic.Bool           // the engine sees other files than this program
