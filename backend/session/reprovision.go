@@ -99,7 +99,7 @@ func (s *Service) reprovision(ctx context.Context, d *driver) error {
 	if err != nil {
 		return err
 	}
-	defer s.setStep(d, nil)
+	defer s.endSteps(d)
 	b, err := s.o.Lifetime.Reprovision(ctx, d.root, s.stepReporter(d))
 	if err != nil {
 		return err
