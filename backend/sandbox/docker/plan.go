@@ -51,6 +51,9 @@ type plan struct {
 	asRoot  bool
 	facts   *facts
 
+	serves *served // nil for a guest of ours as the first process
+	maybe  bool    // the image may serve the API: it exposes the port
+
 	byExec   bool // the guest is copied in, and reached through the engine
 	ownPlace bool // the workdir is the container's own
 }
@@ -116,6 +119,11 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		return plan{}, err
 	}
 	pl.imageID, pl.arch = img.ID, img.Architecture
+	says, maybe := imageServes(img)
+	if spec.Wire == sandbox.WireAIO || says && checkServed(spec) == nil {
+		pl.serves = planServed(pl, spec)
+	}
+	pl.maybe = maybe && pl.serves == nil && checkServed(spec) == nil
 	if pl.uid, pl.gid, err = workspaceOwner(pl); err != nil {
 		return plan{}, err
 	}
@@ -123,6 +131,9 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	case "root":
 		pl.uid, pl.gid = 0, 0
 	case "image":
+		if pl.serves != nil {
+			break // its own server knows
+		}
 		user, err := p.imageUser(ctx, root, img)
 		if err != nil {
 			return plan{}, err
@@ -147,8 +158,10 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if spec.Wall != "" && spec.Wall != sandbox.WallDocker {
 		return &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("%s is not the docker wall", spec.Wall)}
 	}
-	if spec.Wire != "" {
-		return &sandbox.FieldError{Field: "wire", Reason: fmt.Sprintf("%q is not available behind the docker wall; leave it empty", spec.Wire)}
+	if spec.Wire == sandbox.WireAIO {
+		if err := checkServed(spec); err != nil {
+			return err
+		}
 	}
 	if cmp.Or(spec.Image, p.opts.DefaultImage) == "" {
 		return &sandbox.FieldError{Field: "image", Reason: "is empty; name an image that the engine has (docker images)"}
@@ -276,11 +289,7 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
 	for _, m := range pl.mounts {
-		kind := mount.TypeBind
-		if m.Kind == sandbox.Volume {
-			kind = mount.TypeVolume
-		}
-		mounts = append(mounts, mount.Mount{Type: kind, Source: m.Source, Target: m.Target, ReadOnly: m.Mode == sandbox.ReadOnly})
+		mounts = append(mounts, engineMount(m))
 	}
 	return mounts
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/docker/docker/api/types"
@@ -34,8 +35,12 @@ type Options struct {
 	Secret       []byte // what the keys that guests know us by are derived from
 	Version      string // of this program, for the label
 	DefaultImage string // of a Spec that names none
-	ByExec       bool   // reach guests through the engine even where their sockets are on this machine
-	Log          *slog.Logger
+	// Server speaks to the AIO Sandbox API that an image serves by itself, by the
+	// handle's Server; nil where no such images are used.
+	Server func(h sandbox.Handle) (Server, error)
+
+	ByExec bool // reach guests through the engine even where their sockets are on this machine
+	Log    *slog.Logger
 }
 
 var (
@@ -69,6 +74,7 @@ type Provider struct {
 
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
+	looked sync.Map              // by image id, whether its own command serves the AIO API
 	unseen atomic.Bool           // the engine has refused a file of this machine as a mount's source
 }
 
