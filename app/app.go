@@ -4,14 +4,18 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +41,8 @@ import (
 // Options say which server to build.
 type Options struct {
 	DataDir string // absolute
-	Addr    string // to listen on; loopback
+	Addr    string // to listen on; loopback, unless Expose is set
+	Expose  string // http://HOST:PORT that people reach the server by from elsewhere; "" for nobody
 	Config  config.Config
 	Window  httpapi.Window // that shows the server; nil for none
 
@@ -99,7 +104,7 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 	if err = a.build(); err != nil {
 		return a, err
 	}
-	if a.listener, err = listen(o.Addr); err != nil {
+	if a.listener, err = listen(o.Addr, o.Expose); err != nil {
 		return a, err
 	}
 	return a, a.lock.SetURL(a.URL())
@@ -109,7 +114,7 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 func (a *App) build() error {
 	var err error
 	a.docker, err = docker.New(docker.Options{
-		Host: a.o.Config.Docker.Host, DataDir: a.o.DataDir, Instance: a.identity.instance,
+		Host: a.o.Config.Docker.Host, PathMap: a.o.Config.Docker.PathMap, DataDir: a.o.DataDir, Instance: a.identity.instance,
 		Secret: a.identity.secret, Version: Version, Log: a.log,
 		Server: func(h sandbox.Handle) (docker.Server, error) { return a.aio.of(h) },
 	})
@@ -132,7 +137,7 @@ func (a *App) build() error {
 	a.egress = egress.New(egress.Options{
 		Decided: func(root string, d egress.Decision) { a.sessions.EgressDecided(root, d) },
 		Ended:   func(root string, d egress.Decision) { a.sessions.EgressEnded(root, d) },
-		Own:     a.own, Log: a.log,
+		Own:     a.own, Dial: a.wayOut(), Log: a.log,
 	})
 	a.lifetime = lifetime.New(lifetime.Options{
 		Egress:    a.egress,
@@ -174,7 +179,7 @@ func (a *App) build() error {
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
 	assets, built := frontend.Assets()
 	a.server = httpapi.New(httpapi.Options{
-		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
+		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token), Hosts: a.exposed(),
 		About: a.about, Doctor: a.doctor, Images: a.images, Containers: a.places,
 		Home: home(), Workspace: func(dir string) error {
 			return mountcheck.CheckWorkspace(dir, mountcheck.Private(a.o.DataDir))
@@ -185,8 +190,35 @@ func (a *App) build() error {
 	return nil
 }
 
-// URL returns the address of the server, without its token.
-func (a *App) URL() string { return "http://" + a.listener.Addr().String() }
+// URL returns the address of the server on this machine, without its token.
+func (a *App) URL() string {
+	addr := a.listener.Addr().String()
+	if tcp, ok := a.listener.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + addr
+}
+
+// shown returns the address that people open.
+func (a *App) shown() string { return cmp.Or(a.o.Expose, a.URL()) }
+
+// wayOut is how what a sandbox sends leaves this machine: straight when nil, or
+// by the proxy of the configuration.
+func (a *App) wayOut() func(ctx context.Context, network, address string) (net.Conn, error) {
+	proxy, ok := strings.CutPrefix(a.o.Config.Egress.Upstream, "http://")
+	if !ok {
+		return nil
+	}
+	return egress.Upstream(strings.TrimSuffix(proxy, "/"), nil)
+}
+
+// exposed are the Host values that are ours beside loopback's.
+func (a *App) exposed() []string {
+	if host, ok := strings.CutPrefix(a.o.Expose, "http://"); ok {
+		return []string{host}
+	}
+	return nil
+}
 
 // own is what no sandbox may reach, whatever it is allowed.
 func (a *App) own() []netip.AddrPort {
@@ -312,13 +344,21 @@ func (a *App) close() error {
 }
 
 // listen opens a listener on a loopback address: the API is not meant for others.
-func listen(addr string) (net.Listener, error) {
+// On another one it listens where expose says by which address people come, as
+// where the server runs in a container: whoever reaches that needs the token, and
+// has to ask for this very address.
+func listen(addr, expose string) (net.Listener, error) {
+	if expose != "" {
+		if u, err := url.Parse(expose); err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Host+u.Path != strings.TrimPrefix(expose, "http://") || u.Path != "" || u.User != nil {
+			return nil, &sandbox.FieldError{Field: "expose", Reason: fmt.Sprintf("%q is not http://HOST:PORT", expose)}
+		}
+	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not HOST:PORT", addr)}
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not a loopback address; choose 127.0.0.1", host)}
+	if ip := net.ParseIP(host); expose == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not a loopback address; choose 127.0.0.1, or say with --expose by which address people come", host)}
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -70,7 +70,14 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		if info.Channel == "exec" {
 			walls[0].Detail += ", guests are reached through it"
 		}
-		if !info.Mounts {
+		if info.Container != "" {
+			walls[0].Detail += ", Glovebox itself runs in its container " + info.Container
+		}
+		switch {
+		case info.Mounts:
+		case info.Shared != "":
+			walls[0].Detail += ", of this program's files it sees and mounts " + info.Shared
+		default:
 			walls[0].Detail += ", nothing of this machine can be mounted"
 		}
 	})
@@ -261,9 +268,24 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 	add(built, "warn", httpapi.Check{Name: "user interface", Detail: map[bool]string{true: "embedded", false: "not built"}[built], Fix: "build Glovebox whole", Command: "make build"})
 	key, otherwise := a.checkModelKey()
 	add(otherwise == "", otherwise, key)
+	if proxy := proxyVariable(); proxy != "" && a.o.Config.Egress.Upstream == "" {
+		add(false, "warn", httpapi.Check{Name: "way out", Detail: proxy + " is set, and what sandboxes send out does not go by it: public addresses are dialled straight from this machine",
+			Fix: "where this machine reaches the internet by that proxy alone, name it in egress.upstream of the configuration"})
+	}
 	_, err = a.store.LastSeq(ctx)
 	add(err == nil, "fail", httpapi.Check{Name: "store", Detail: describe(err, a.o.DataDir), Fix: "see the error; a backup can be put in place of glovebox.db"})
 	return out
+}
+
+// proxyVariable names the variable by which this program's own requests take a
+// proxy, "" for none.
+func proxyVariable() string {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"} {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func describe(err error, otherwise string) string {

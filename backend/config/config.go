@@ -22,6 +22,7 @@ type Config struct {
 	Model     string  `toml:"model"`   // demo
 	OnQuit    string  `toml:"on_quit"` // keep, stop or release; keep
 	Docker    Docker  `toml:"docker"`
+	Egress    Egress  `toml:"egress"`
 	Sandbox   Sandbox `toml:"sandbox"`
 	ExecEnv   ExecEnv `toml:"exec_env"`
 	Anthropic Vendor  `toml:"anthropic"`
@@ -32,6 +33,16 @@ type Config struct {
 // Docker says how the engine is reached.
 type Docker struct {
 	Host string `toml:"host"` // unix:///…; DOCKER_HOST or the default socket
+
+	// PathMap names directories of the engine's machine that are seen here by
+	// another name: theirs = ours. None; what Glovebox's own container has mounted
+	// is found out.
+	PathMap map[string]string `toml:"path_map"`
+}
+
+// Egress says how what sandboxes send out leaves this machine.
+type Egress struct {
+	Upstream string `toml:"upstream"` // http://HOST:PORT of a proxy that public addresses are reached by; none
 }
 
 // Sandbox is the spec that a session takes where it names nothing itself.

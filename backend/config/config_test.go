@@ -171,6 +171,11 @@ func TestFromEnv(t *testing.T) {
 func TestLoad_host(t *testing.T) {
 	load := func(text string) (Config, error) { return Load(write(t, text), true) }
 	for text, field := range map[string]string{
+		"[docker.path_map]\n\"work\" = \"/w\"":                 "docker.path_map",
+		"[docker.path_map]\n\"/srv/\" = \"/w\"":                "docker.path_map",
+		"[egress]\nupstream = \"https://h:1\"":                 "egress.upstream",
+		"[egress]\nupstream = \"http://u:secret@h:1\"":         "egress.upstream",
+		"[egress]\nupstream = \"http://h\"":                    "egress.upstream",
 		"[exec_env]\nworkdir = \"/w\"":                         "exec_env.base_url",
 		"[exec_env]\nbase_url = \"127.0.0.1:80\"":              "exec_env.base_url",
 		"[exec_env]\nbase_url = \"http://u:secret@h\"":         "exec_env.base_url",

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -13,6 +14,16 @@ import (
 
 // validateHost checks what says where tools run beyond a spec.
 func (c Config) validateHost() error {
+	for theirs, ours := range c.Docker.PathMap {
+		for _, name := range []string{theirs, ours} {
+			if !filepath.IsAbs(name) || filepath.Clean(name) != name {
+				return &sandbox.FieldError{Field: "docker.path_map", Reason: fmt.Sprintf("%q is not an absolute path without dots and doubled slashes; write \"/ON/THE/ENGINE\" = \"/HERE\"", name)}
+			}
+		}
+	}
+	if err := validateUpstream(c.Egress.Upstream); err != nil {
+		return err
+	}
 	e := c.ExecEnv
 	if e.BaseURL == "" && e != (ExecEnv{}) {
 		return &sandbox.FieldError{Field: "exec_env.base_url", Reason: "is empty while others of exec_env are set; give the URL, as http://HOST:PORT"}
@@ -39,6 +50,22 @@ func (c Config) validateHost() error {
 		if !filepath.IsAbs(glob) || !doublestar.ValidatePattern(glob) {
 			return &sandbox.FieldError{Field: "sandbox.policy", Reason: fmt.Sprintf("%q is no absolute glob such as /home/me/work/**", glob)}
 		}
+	}
+	return nil
+}
+
+// validateUpstream never repeats the address: it may hold a password.
+func validateUpstream(upstream string) error {
+	const field = "egress.upstream"
+	if upstream == "" {
+		return nil
+	}
+	u, err := url.Parse(upstream)
+	switch {
+	case err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Port() == "":
+		return &sandbox.FieldError{Field: field, Reason: "is not http://HOST:PORT of a proxy that takes CONNECT"}
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return &sandbox.FieldError{Field: field, Reason: "holds more than an address; a proxy that wants a password is not supported"}
 	}
 	return nil
 }

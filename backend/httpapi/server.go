@@ -110,7 +110,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 const lastWords = 3 * time.Second
 
 // setHosts fixes which Host values are ours: the loopback names with the port
-// that we listen on, the address itself, and the configured ones.
+// that we listen on, the address itself unless that is every address, and the
+// configured ones.
 func (s *Server) setHosts(addr net.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,11 @@ func (s *Server) setHosts(addr net.Addr) {
 	if err != nil {
 		return
 	}
-	for _, h := range []string{"localhost", "127.0.0.1", "::1", host} {
+	ours := []string{"localhost", "127.0.0.1", "::1"}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+		ours = append(ours, host)
+	}
+	for _, h := range ours {
 		s.hosts[net.JoinHostPort(h, port)] = true
 	}
 	for _, h := range s.o.Hosts {

@@ -20,7 +20,8 @@ func (m *Manager) Handle(ctx context.Context, rootTaskID string) (sandbox.Handle
 	for range 2 {
 		m.mu.Lock()
 		r, known := m.roots[rootTaskID]
-		if known && r.handle != nil {
+		if known && r.handle != nil && !r.idling {
+			r.used = time.Now()
 			h, rec := *r.handle, r.rec
 			m.mu.Unlock()
 			return h, rec, nil

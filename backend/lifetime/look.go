@@ -256,6 +256,9 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 		(rec.Cause == sandbox.CauseByHand || rec.Cause == sandbox.CauseIdle) {
 		cond.Cause = rec.Cause // the engine does not know who stopped it
 	}
+	if cond.Value == sandbox.StateStopped && rec.State != sandbox.StateStopped {
+		cond.Cause = m.stoppedByAnother(r, cond.Cause)
+	}
 	if cond.Value == sandbox.StateReady && silent && m.greet(ctx, r) != nil {
 		before.ObservedAt = cond.ObservedAt
 		m.set(r, rec, before, "")

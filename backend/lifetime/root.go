@@ -32,6 +32,9 @@ type root struct {
 	untold  []change // for Options.Observe, in order
 	telling bool     // a goroutine is handing untold over
 
+	used   time.Time // when a call was last seen to be made, or something to run
+	idling bool      // it is about to be stopped for want of use
+
 	relay    context.CancelFunc // ends the relay that is held by client; nil when none is
 	reopen   time.Duration      // pause after the last attempt to reopen it
 	reopenAt time.Time          // not before

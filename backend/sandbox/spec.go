@@ -35,6 +35,7 @@ type Spec struct {
 	Env       map[string]EnvValue `json:"env,omitempty"`
 	Network   Network             `json:"network"`
 	Adopt     string              `json:"adopt,omitempty"` // full id of the container to be a guest in; nothing is made then
+	Share     string              `json:"share,omitempty"` // root task whose sandbox it is to be too; nothing is made then
 }
 
 // EnvValue is a literal, or the name of a host variable that is read when a
@@ -120,6 +121,9 @@ func (s Spec) Validate() error {
 		if reason := targetFault(s.Workdir); reason != "" {
 			return &FieldError{"workdir", reason}
 		}
+	}
+	if s.Share != "" && s.Wall != WallDocker && s.Wall != WallNamespace {
+		return &FieldError{"share", "only a sandbox that Glovebox has made can be shared"}
 	}
 	for name, v := range s.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {

@@ -130,6 +130,7 @@ type Stats struct {
 	GuestMemory int64         `json:"guest_memory"` // RSS of the guest alone
 	Calls       int           `json:"calls"`        // running
 	Terminals   int           `json:"terminals"`    // running
+	Processes   int           `json:"processes"`    // of commands that run, and what others have left in the background
 }
 
 // PathRequest names one path.

@@ -91,6 +91,9 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 	if err := p.awaitGuest(ctx, h); err != nil {
 		return h, err
 	}
+	if err := p.provePlace(ctx, h, pl); err != nil {
+		return h, err
+	}
 	if pl.facts.remapped {
 		if err := p.proveOwner(ctx, h, pl); err != nil {
 			return h, err

@@ -112,12 +112,27 @@ func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse, gu
 func (p *Provider) recheckMounts(c container.InspectResponse) error {
 	var spec sandbox.Spec
 	for _, m := range c.HostConfig.Mounts {
-		if m.Type == mount.TypeBind && m.Target != insideHome && path.Dir(m.Target) != insideDir {
-			spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m.Source, Target: m.Target})
+		if m.Type != mount.TypeBind || m.Target == insideHome && !p.bindless() || path.Dir(m.Target) == insideDir {
+			continue
 		}
+		source, mode := m.Source, sandbox.ReadWrite
+		if m.ReadOnly {
+			mode = sandbox.ReadOnly
+		}
+		if p.bindless() {
+			ours, ok := p.elsewhere.Load().here(source)
+			if !ok {
+				return fmt.Errorf("%s, which the sandbox has mounted, is not to be seen by this program any more: mount it into this program's container again", source)
+			}
+			source = ours
+		}
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: source, Target: m.Target, Mode: mode})
 	}
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
 	if err != nil {
+		return err
+	}
+	if _, err := p.place(spec, mounts, p.facts.Load()); err != nil {
 		return err
 	}
 	now := map[string]string{}

@@ -64,7 +64,10 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 		p.describeServed(ctx, &d, c)
 	} else if !sharesSocket(c) && at.guest == "" {
 		d.Notes = append(d.Notes, "the guest is reached through the engine: each byte of output passes it")
-		if p.bindless() {
+		if own := p.elsewhere.Load().container; own != "" {
+			d.Notes = append(d.Notes, "Glovebox itself runs in the container "+shortID(own)+" of this engine: the guest was copied in, and paths of mounts are the engine's")
+		}
+		if !slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool { return m.Destination == c.Config.WorkingDir }) {
 			d.Notes = append(d.Notes, "the workspace is the container's own: it is gone when the sandbox is removed")
 		}
 	}

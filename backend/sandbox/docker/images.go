@@ -3,14 +3,11 @@ package docker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/image"
-
-	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // noTag is the engine's name for an image that has none: a layer that another
@@ -45,13 +42,17 @@ func (p *Provider) Images(ctx context.Context) ([]Image, error) {
 			if ref == noTag {
 				continue
 			}
-			images = append(images, Image{
+			found := Image{
 				Ref:       ref,
 				ID:        shortDigest(img.ID),
 				Size:      img.Size,
 				CreatedAt: time.Unix(img.Created, 0).UTC(),
 				Ours:      strings.HasPrefix(ref, "glovebox/"),
-			})
+			}
+			if strings.HasPrefix(ref, snapshotRepo+":") {
+				found.SessionID = img.Labels[labelSnapshotSession]
+			}
+			images = append(images, found)
 		}
 	}
 	slices.SortFunc(images, func(a, b Image) int {
@@ -64,11 +65,4 @@ func (p *Provider) Images(ctx context.Context) ([]Image, error) {
 func shortDigest(id string) string {
 	id = strings.TrimPrefix(id, "sha256:")
 	return id[:min(12, len(id))]
-}
-
-// RemoveImage removes an image that Glovebox has made. The error wraps
-// sandbox.ErrForeign for one that it has not, sandbox.ErrGone for one that is not
-// there, and sandbox.ErrImageInUse for one that a container is made of.
-func (p *Provider) RemoveImage(ctx context.Context, ref string) error {
-	return fmt.Errorf("remove the image %s: %w", ref, sandbox.ErrUnsupported)
 }

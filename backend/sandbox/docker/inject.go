@@ -91,7 +91,7 @@ func (p *Provider) probeMounts(ctx context.Context, pl plan, guest string) error
 		return err
 	}
 	p.unseen.Store(true)
-	return p.noMounts("workspace")
+	return p.noMounts("workspace", "")
 }
 
 // sourceMissing reports whether an engine refused a mount because its source is
@@ -101,16 +101,19 @@ func sourceMissing(err error) bool {
 }
 
 // noMounts refuses a directory of this machine by the field that names it.
-func (p *Provider) noMounts(field string) error {
+func (p *Provider) noMounts(field, source string) error {
 	where := "is on another machine"
 	if p.unseen.Load() {
 		where = "sees other files than this program"
 	}
-	return &sandbox.FieldError{Field: field, Reason: fmt.Sprintf("the engine at %s (%s) %s, so nothing of this machine can be mounted; leave the workspace empty, and use volumes", p.endpoint.host, p.endpoint.why, where)}
+	reason := fmt.Sprintf("the engine at %s (%s) %s, so nothing of this machine can be mounted; leave the workspace empty, and use volumes", p.endpoint.host, p.endpoint.why, where)
+	if known := p.elsewhere.Load().known(); known != "" && source != "" {
+		reason = fmt.Sprintf("%s is in none of the directories that this program and the engine at %s both see: %s; choose one there, mount it into this program's container too (or name it in docker.path_map), or leave the workspace empty", source, p.endpoint.host, known)
+	}
+	return &sandbox.FieldError{Field: field, Reason: reason}
 }
 
-// checkMounts refuses what an engine that sees none of this machine's files
-// cannot mount.
+// checkMounts refuses what an engine cannot mount by its name.
 func (p *Provider) checkMounts(spec sandbox.Spec) error {
 	if f := p.facts.Load(); f != nil && f.podman {
 		// Its API makes one text of a mount, and fields of that text by commas.
@@ -123,17 +126,6 @@ func (p *Provider) checkMounts(spec sandbox.Spec) error {
 			if odd(m.Source) || odd(m.Target) {
 				return &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf(reason, m.Source)}
 			}
-		}
-	}
-	if !p.bindless() {
-		return nil
-	}
-	if spec.Workspace != "" {
-		return p.noMounts("workspace")
-	}
-	for i, m := range spec.Mounts {
-		if m.Kind == "" || m.Kind == sandbox.LocalPath {
-			return p.noMounts(fmt.Sprintf("mounts[%d].source", i))
 		}
 	}
 	return nil

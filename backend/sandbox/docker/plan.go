@@ -44,6 +44,7 @@ type plan struct {
 	gid     int
 	limits  sandbox.Resources
 	mounts  []sandbox.Mount
+	placed  []sandbox.Mount // the same by the engine's names
 	network container.NetworkMode
 	relay   string // where the guest listens for what goes out by the host; "" for nowhere
 	env     []string
@@ -87,12 +88,17 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if err != nil {
 		return plan{}, err
 	}
+	placed, err := p.place(spec, mounts, f)
+	if err != nil {
+		return plan{}, err
+	}
 	pl := plan{
 		root:    root,
 		image:   cmp.Or(spec.Image, p.opts.DefaultImage),
 		workdir: path.Clean(spec.WorkdirOrDefault()),
 		user:    cmp.Or(spec.User, "host"),
 		mounts:  mounts,
+		placed:  placed,
 		network: "none",
 		asRoot:  spec.User == "root",
 		facts:   f,
@@ -146,6 +152,8 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		pl.home = homeMounted
 	case pl.byExec, us != 0 && us != pl.uid:
 		pl.home = homeInside // what another user leaves in the box, we could not remove
+	case img.Config != nil && img.Config.Labels[labelSnapshotHome] != "":
+		pl.home = homeInside // it is in the image
 	}
 	return pl, nil
 }
@@ -182,7 +190,8 @@ func (p *Provider) check(spec sandbox.Spec) error {
 		return err
 	}
 	if p.bindless() {
-		return nil // the workdir is the sandbox's own, or a volume
+		_, err := p.place(spec, mounts, nil)
+		return err // without a mount the workdir is the sandbox's own
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
 	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
@@ -288,7 +297,7 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
-	for _, m := range pl.mounts {
+	for _, m := range pl.placed {
 		mounts = append(mounts, engineMount(m))
 	}
 	return mounts

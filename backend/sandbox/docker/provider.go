@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
 )
 
 // The labels of what a provider makes: they are how it knows its own.
@@ -35,12 +36,19 @@ type Options struct {
 	Secret       []byte // what the keys that guests know us by are derived from
 	Version      string // of this program, for the label
 	DefaultImage string // of a Spec that names none
+	ByExec       bool   // reach guests through the engine even where their sockets are on this machine
+
+	// PathMap names directories of the engine's machine that this program sees by
+	// another name: its name there, then ours. That the engine sees other files
+	// than this program follows. Where this program runs in a container of the
+	// engine, what that has mounted is found out without it.
+	PathMap map[string]string
+
 	// Server speaks to the AIO Sandbox API that an image serves by itself, by the
 	// handle's Server; nil where no such images are used.
 	Server func(h sandbox.Handle) (Server, error)
 
-	ByExec bool // reach guests through the engine even where their sockets are on this machine
-	Log    *slog.Logger
+	Log *slog.Logger
 }
 
 var (
@@ -72,10 +80,14 @@ type Provider struct {
 
 	channels channels // to guests whose socket is not on this machine
 
+	snapshots snapshots
+
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
 	looked sync.Map              // by image id, whether its own command serves the AIO API
-	unseen atomic.Bool           // the engine has refused a file of this machine as a mount's source
+	unseen atomic.Bool           // the engine sees other files than this program
+
+	elsewhere atomic.Pointer[elsewhere] // what it sees of ours all the same; never nil
 }
 
 // facts are what the first answer of an engine says, and does not change while
@@ -114,6 +126,12 @@ func New(opts Options) (*Provider, error) {
 		engine:   engine,
 		log:      log.With("component", "docker"),
 	}
+	seen, err := opts.configured()
+	if err != nil {
+		return nil, err
+	}
+	p.elsewhere.Store(seen)
+	p.unseen.Store(len(seen.paths) > 0)
 	if err := p.clearHalfMade(); err != nil {
 		return nil, err
 	}
@@ -140,10 +158,12 @@ type Info struct {
 	Kernel          string   `json:"kernel"`
 	CPUs            int      `json:"cpus"`
 	Rootless        bool     `json:"rootless"`
-	Remapped        bool     `json:"remapped"` // uids inside are not those outside
-	Engine          string   `json:"engine"`   // "Docker" or "Podman"
-	Channel         string   `json:"channel"`  // how guests are reached: "socket" or "exec"
-	Mounts          bool     `json:"mounts"`   // directories of this machine can be mounted
+	Remapped        bool     `json:"remapped"`  // uids inside are not those outside
+	Engine          string   `json:"engine"`    // "Docker" or "Podman"
+	Channel         string   `json:"channel"`   // how guests are reached: "socket" or "exec"
+	Mounts          bool     `json:"mounts"`    // directories of this machine can be mounted
+	Container       string   `json:"container"` // the short id of the one that this program runs in, on this engine
+	Shared          string   `json:"shared"`    // where Mounts is false: the directories that can be mounted all the same
 	SecurityOptions []string `json:"security_options"`
 	Warnings        []string `json:"warnings"`
 }
@@ -163,6 +183,8 @@ func (p *Provider) Ping(ctx context.Context) (Info, error) {
 	if info.Engine = "Docker"; f.podman {
 		info.Engine = "Podman"
 	}
+	e := p.elsewhere.Load()
+	info.Container, info.Shared = shortID(e.container), e.known()
 	info.Channel, info.Mounts = "socket", !p.bindless()
 	if p.byExec(f) {
 		info.Channel = "exec"
@@ -201,12 +223,15 @@ func (p *Provider) connect(ctx context.Context) (*facts, error) {
 		podman:   slices.ContainsFunc(version.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" }),
 		remapped: hasOption(info, "rootless") || hasOption(info, "userns"),
 		desktop:  strings.Contains(info.OperatingSystem, "Docker Desktop")}
+	if err := p.lookAround(ctx); err != nil {
+		return nil, err
+	}
 	p.facts.Store(known)
 	return known, nil
 }
 
-// bindless reports whether nothing of this machine can be mounted: the engine is
-// on another one, or sees other files than this program does.
+// bindless reports whether the engine has none of this program's files by the
+// names that they have here: it is on another machine, or sees other files.
 func (p *Provider) bindless() bool {
 	return p.endpoint.remote() && !p.endpoint.loopback() || p.unseen.Load()
 }
@@ -217,9 +242,21 @@ func (p *Provider) byExec(f *facts) bool {
 	return p.opts.ByExec || f.desktop || f.podman || p.bindless()
 }
 
-// MountsHost reports whether a sandbox can be given a directory of this machine;
-// see sandbox.HostMounter.
-func (p *Provider) MountsHost() bool { return !p.bindless() }
+// MountsHost reports whether a sandbox can be given a directory of this machine
+// that we make; see sandbox.HostMounter. A program in a container asks the engine,
+// or the answer would be another one before the first sandbox than after it.
+func (p *Provider) MountsHost() bool {
+	if p.facts.Load() == nil && ownContainer() != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+		defer cancel()
+		_, _ = p.connect(ctx) // an engine that is silent refuses the sandbox in time
+	}
+	if !p.bindless() {
+		return true
+	}
+	_, ok := p.elsewhere.Load().there(filepath.Join(p.opts.DataDir, mountcheck.Workspaces))
+	return ok
+}
 
 func hasOption(info system.Info, name string) bool {
 	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {

@@ -96,7 +96,7 @@ func (p *Provider) recognise(ctx context.Context, pl plan) (bool, error) {
 		return known.(bool), nil
 	}
 	pl.serves = &served{Workdir: "/"}
-	pl.mounts, pl.network, pl.relay, pl.env = nil, "none", "", nil
+	pl.placed, pl.network, pl.relay, pl.env = nil, "none", "", nil
 	limited, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	h, b, err := p.makeServed(limited, pl, func(string) {}, true)
@@ -205,7 +205,7 @@ func (p *Provider) servedHostConfig(pl plan) *container.HostConfig {
 		ShmSize:       pl.limits.Shm,
 		Resources:     engineLimits(pl.limits),
 	}
-	for _, m := range pl.mounts {
+	for _, m := range pl.placed {
 		h.Mounts = append(h.Mounts, engineMount(m))
 	}
 	if p.publishes(pl) {

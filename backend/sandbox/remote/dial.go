@@ -3,7 +3,6 @@ package remote
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -18,10 +17,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
-const (
-	reachTime = 5 * time.Second // to connect, and for a first word
-	maxLine   = 4 << 10
-)
+const reachTime = 5 * time.Second // to connect, and for a first word
 
 // kind is what answers at a URL.
 type kind int
@@ -156,12 +152,9 @@ func (d *dialer) greet(ctx context.Context) (*greeted, error) {
 
 // prove answers the guest's greeting with a signature by a key that both derive
 // from the one in the variable.
-func (d *dialer) prove(ctx context.Context, g *greeted) error {
-	if err := readLine(g.Conn, &g.greeting); err != nil {
-		return fmt.Errorf("read the guest's greeting: %w", err)
-	}
-	if v := g.greeting.Version; v != wire.Version && v != wire.Version-1 {
-		return fmt.Errorf("the guest speaks wire version %d, this host %d: update the older of the two", v, wire.Version)
+func (d *dialer) prove(ctx context.Context, g *greeted) (err error) {
+	if g.greeting, err = client.Greet(g.Conn); err != nil {
+		return err
 	}
 	if !g.greeting.Trusted {
 		header, err := d.auth.Headers(ctx)
@@ -172,23 +165,12 @@ func (d *dialer) prove(ctx context.Context, g *greeted) error {
 		for _, values := range header {
 			secret = values[0]
 		}
-		key := client.DeriveKey([]byte(secret), g.greeting.GuestID)
-		proof, err := json.Marshal(wire.Proof{
-			Version:   g.greeting.Version,
-			Signature: ed25519.Sign(key, wire.ProofMessage(g.greeting.Nonce, g.greeting.GuestID, g.greeting.Version)),
-		})
+		err = client.Prove(g.Conn, g.greeting, client.DeriveKey([]byte(secret), g.greeting.GuestID))
+		if errors.Is(err, client.ErrRefused) {
+			return fmt.Errorf("%w: %s", sandbox.ErrUnauthorized, sandbox.KeyAdvice(d.auth))
+		}
 		if err != nil {
 			return err
-		}
-		if _, err := g.Conn.Write(append(proof, '\n')); err != nil {
-			return err
-		}
-		var v wire.Verdict
-		if err := readLine(g.Conn, &v); err != nil {
-			return fmt.Errorf("read the guest's verdict: %w", err)
-		}
-		if !v.OK {
-			return fmt.Errorf("%w: %s", sandbox.ErrUnauthorized, sandbox.KeyAdvice(d.auth))
 		}
 	}
 	told := g.greeting
@@ -199,20 +181,4 @@ func (d *dialer) prove(ctx context.Context, g *greeted) error {
 	}
 	g.first.Reset(append(line, '\n'))
 	return nil
-}
-
-// readLine reads one line of JSON and not a byte past it.
-func readLine(conn net.Conn, v any) error {
-	line := make([]byte, 0, 256)
-	var b [1]byte
-	for len(line) < maxLine {
-		if _, err := conn.Read(b[:]); err != nil {
-			return err
-		}
-		if b[0] == '\n' {
-			return json.Unmarshal(line, v)
-		}
-		line = append(line, b[0])
-	}
-	return errors.New("the line is too long")
 }

@@ -670,6 +670,7 @@ export interface Spec {
   env?: Record<string, EnvValue>;
   network: Network;
   adopt?: string;
+  share?: string;
 }
 
 export type State =
@@ -694,6 +695,7 @@ export interface Stats {
   guest_memory: number;
   calls: number;
   terminals: number;
+  processes: number;
 }
 
 export type Status =
