@@ -82,6 +82,8 @@ type Provider struct {
 
 	snapshots snapshots
 
+	pulls pulls
+
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
 	looked sync.Map              // by image id, whether its own command serves the AIO API

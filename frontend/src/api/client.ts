@@ -5,6 +5,8 @@ import type {
   DecisionRequest,
   Dirs,
   Doctor,
+  EgressRow,
+  EngineContainers,
   ErrorResponse,
   FileView,
   FolderResponse,
@@ -69,13 +71,25 @@ export class Client {
   images = () => this.call<Images>("GET", "/images");
   build = (image: string) => this.call<unknown>("POST", "/images/build", { image });
   cancelBuild = (image: string) => this.call<unknown>("POST", "/images/build/cancel", { image });
+  pull = (image: string) => this.call<unknown>("POST", "/images/pull", { image });
+  cancelPull = (image: string) => this.call<unknown>("POST", "/images/pull/cancel", { image });
   removeImage = (image: string) => this.call<unknown>("POST", "/images/remove", { image });
+
+  containers = () => this.call<EngineContainers>("GET", "/containers");
+  /** attachTo opens a session in a container that is there already, by its name or id. */
+  attachTo = (container: string, title: string) => this.call<Accepted>("POST", `${on(container)}/attach`, { title });
+  startContainer = (container: string) => this.call<unknown>("POST", `${on(container)}/start`, {});
+  stopContainer = (container: string) => this.call<unknown>("POST", `${on(container)}/stop`, {});
+  releaseContainer = (container: string, r: ReleaseRequest) => this.call<unknown>("POST", `${on(container)}/release`, r);
+  containerLogs = (container: string, tail: number) => this.call<Logs>("GET", `${on(container)}/logs?${query({ tail })}`);
 
   dirs = (path: string) => this.call<Dirs>("GET", `/dirs?${query({ path })}`);
   makeDir = (path: string) => this.call<Dirs>("POST", "/dirs", { path });
 
   isolation = (id: string) => this.call<Isolation>("GET", `${at(id)}/isolation`);
   logs = (id: string, tail: number) => this.call<Logs>("GET", `${at(id)}/logs?${query({ tail })}`);
+
+  egress = (id: string, limit: number) => this.call<EgressRow[]>("GET", `${at(id)}/egress?${query({ limit })}`);
 
   files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
   file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
@@ -137,6 +151,11 @@ export class Client {
 /** at returns the path of a session. */
 function at(id: string): string {
   return `/sessions/${encodeURIComponent(id)}`;
+}
+
+/** on returns the path of a container of the engine. */
+function on(container: string): string {
+  return `/containers/${encodeURIComponent(container)}`;
 }
 
 function query(of: Record<string, string | number>): string {

@@ -3,7 +3,7 @@ import type { Client } from "../api/client";
 import type { Build, ImageInfo } from "../api/types.gen";
 import { findImage, fullRef, Images, isTiny, pick } from "./images.svelte";
 
-const image = (ref: string, id = "0123456789ab", ours = false): ImageInfo => ({ ref, id, size: 1, created_at: "", ours });
+const image = (ref: string, id = "0123456789ab", ours = false): ImageInfo => ({ ref, id, size: 1, created_at: "", ours, session_id: "" });
 
 describe("references", () => {
   it.each([
