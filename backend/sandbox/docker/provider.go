@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/docker/docker/api/types"
@@ -42,6 +43,10 @@ type Options struct {
 	// than this program follows. Where this program runs in a container of the
 	// engine, what that has mounted is found out without it.
 	PathMap map[string]string
+
+	// Server speaks to the AIO Sandbox API that an image serves by itself, by the
+	// handle's Server; nil where no such images are used.
+	Server func(h sandbox.Handle) (Server, error)
 
 	Log *slog.Logger
 }
@@ -81,6 +86,7 @@ type Provider struct {
 
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
+	looked sync.Map              // by image id, whether its own command serves the AIO API
 	unseen atomic.Bool           // the engine sees other files than this program
 
 	elsewhere atomic.Pointer[elsewhere] // what it sees of ours all the same; never nil
