@@ -1,8 +1,6 @@
 package docker
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -211,69 +209,6 @@ func TestAnswersOfAnEngine(t *testing.T) {
 			p := stubProvider(t, (&stubEngine{newest: "1.41", oldest: "1.12", handle: test.handle}).start(t))
 			if err := test.do(t, p); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
-			}
-		})
-	}
-}
-
-func sha256hex(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
-
-func TestFindEndpoint(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("DOCKER_CONFIG", "")
-	t.Setenv("DOCKER_HOST", "")
-	t.Setenv("DOCKER_CONTEXT", "")
-	write := func(path, body string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(home, ".docker", "contexts", "meta", sha256hex("mine"), "meta.json"), `{"Name":"mine","Endpoints":{"docker":{"Host":"unix:///tmp/x y/d.sock"}}}`)
-	write(filepath.Join(home, ".docker", "contexts", "meta", sha256hex("far"), "meta.json"), `{"Endpoints":{"docker":{"Host":"ssh://me@far"}}}`)
-
-	for _, test := range []struct {
-		name, setting, host, context, config string
-		want, why, fault                     string
-	}{
-		{name: "default", want: "unix:///var/run/docker.sock", why: "default socket"},
-		{name: "current context", config: "mine", want: "unix:///tmp/x y/d.sock", why: "current docker context (mine)"},
-		{name: "DOCKER_CONTEXT wins over it", config: "far", context: "mine", want: "unix:///tmp/x y/d.sock", why: "DOCKER_CONTEXT (mine)"},
-		{name: "DOCKER_HOST wins over that", context: "far", host: "unix:///h.sock", want: "unix:///h.sock", why: "DOCKER_HOST"},
-		{name: "the setting wins over all", setting: "unix:///s.sock", host: "unix:///h.sock", want: "unix:///s.sock", why: "setting"},
-		{name: "unknown context", context: "nope", fault: "DOCKER_CONTEXT (nope) does not exist"},
-		{name: "no scheme", host: "/var/run/docker.sock", fault: "DOCKER_HOST"},
-		{name: "ssh", context: "far", want: "ssh://me@far", why: "DOCKER_CONTEXT (far)"},
-		{name: "ssh with a password", host: "ssh://me:secret@far", fault: "password"},
-		{name: "ssh without a host", host: "ssh://-oProxyCommand=x", fault: "no host"},
-		{name: "another machine", host: "tcp://192.0.2.1:2375", want: "tcp://192.0.2.1:2375", why: "DOCKER_HOST"},
-		{name: "no port", host: "tcp://192.0.2.1", fault: "tcp://HOST:PORT"},
-		{name: "unknown scheme", host: "npipe:////./pipe/docker", fault: "npipe"},
-		{name: "loopback", host: "tcp://127.0.0.1:2375", want: "tcp://127.0.0.1:2375", why: "DOCKER_HOST"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Setenv("DOCKER_HOST", test.host)
-			t.Setenv("DOCKER_CONTEXT", test.context)
-			write(filepath.Join(home, ".docker", "config.json"), `{"currentContext":"`+test.config+`"}`)
-			got, err := findEndpoint(test.setting)
-			if test.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), test.fault) {
-					t.Errorf("findEndpoint = %v, %v; want a fault of %q", got, err, test.fault)
-				}
-				return
-			}
-			if err != nil || got.host != test.want || !strings.Contains(got.why, test.why) {
-				t.Errorf("findEndpoint = %+v, %v; want %q because of %q", got, err, test.want, test.why)
-			}
-			if _, err := sandbox.EncodeRef(got.baseURL(), someID); err != nil {
-				t.Error(err)
 			}
 		})
 	}

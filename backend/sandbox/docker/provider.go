@@ -101,11 +101,11 @@ type facts struct {
 }
 
 // New finds the engine's address. It does not talk to it: an engine may come
-// up later.
+// up later. Where what is set names no engine, every call to one says so.
 func New(opts Options) (*Provider, error) {
-	e, err := findEndpoint(opts.Host)
+	e, err := findEndpoint(opts.Host, usualSockets())
 	if err != nil {
-		return nil, fmt.Errorf("find the docker engine: %w", err)
+		e = endpoint{why: e.why, fault: fmt.Errorf("find the docker engine: %w", err)}
 	}
 	if opts.DataDir, err = filepath.Abs(opts.DataDir); err != nil {
 		return nil, fmt.Errorf("find the data directory: %w", err)
