@@ -23,6 +23,9 @@ type engineProxy struct {
 	requests atomic.Int64
 	broken   atomic.Bool // it makes no containers
 
+	// between is handed each request with what would forward it; nil forwards.
+	between atomic.Pointer[func(w http.ResponseWriter, r *http.Request, forward http.Handler)]
+
 	mu sync.Mutex
 
 	silent chan struct{} // closed when it speaks again; nil while it answers
@@ -68,6 +71,10 @@ func newEngineProxy(t *testing.T) *engineProxy {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusInternalServerError)
 			io.WriteString(w, `{"message":"no space left on device"}`)
+			return
+		}
+		if between := p.between.Load(); between != nil {
+			(*between)(w, r, forward)
 			return
 		}
 		forward.ServeHTTP(w, r)
