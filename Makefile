@@ -14,7 +14,7 @@ ARGS    ?=
 
 DESKTOP := build/bin/glovebox-desktop
 
-.PHONY: run test build desktop guest docker-image ui gen check go-test ui-test e2e shots bench fuzz lint clean
+.PHONY: run test build desktop guest docker-image ui gen check go-test ui-test e2e shots bench crash fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
