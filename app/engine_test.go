@@ -33,6 +33,16 @@ type engineProxy struct {
 
 func newEngineProxy(t *testing.T) *engineProxy {
 	t.Helper()
+	engine, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://")
+	if !ok {
+		engine = "/var/run/docker.sock"
+	}
+	return newEngineProxyTo(t, engine)
+}
+
+// newEngineProxyTo is newEngineProxy before another engine, by its socket.
+func newEngineProxyTo(t *testing.T, engine string) *engineProxy {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "glovebox-engine-") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
@@ -41,10 +51,6 @@ func newEngineProxy(t *testing.T) *engineProxy {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
-	}
-	engine, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://")
-	if !ok {
-		engine = "/var/run/docker.sock"
 	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", engine)
