@@ -355,6 +355,7 @@ func TestSnapshot(t *testing.T) {
 	id := s.opened(sandbox.Spec{Wall: sandbox.WallDocker, User: "root"}, workspace(t, 1000))
 	s.mark(id)
 	s.bash(id, "mkdir -p /opt && echo installed > /opt/tool")
+	sharer := s.fork(id, httpapi.ForkRequest{Sandbox: "share"})
 	var snap httpapi.Snapshot
 	if err := s.call(t.Context(), "POST", "/sessions/"+id+"/snapshot", httpapi.SnapshotRequest{}, &snap); err != nil {
 		t.Fatal(err)
@@ -362,6 +363,14 @@ func TestSnapshot(t *testing.T) {
 	if !strings.HasPrefix(snap.Image, "glovebox/snapshot:"+id) || snap.ID == "" || snap.Size == 0 {
 		t.Errorf("snapshot %+v", snap)
 	}
+	// It was paused for a moment, by nobody's hand.
+	s.marked(sharer)
+	for _, holder := range []string{id, sharer} {
+		if causes := s.causes(holder, sandbox.StatePaused); len(causes) > 0 || s.show(holder).Sandbox.Value != sandbox.StateReady {
+			t.Errorf("%s was shown as paused (%q), and is %+v", holder, causes, s.show(holder).Sandbox)
+		}
+	}
+	s.post(sharer, "release", nil)
 	out, err := glovebox("snapshot", "--data", s.data, "--json", id, "by-hand-"+id).Output()
 	var line struct{ Type, Image string }
 	if err != nil || json.Unmarshal(out, &line) != nil || line.Type != "snapshot" || line.Image != "glovebox/snapshot:by-hand-"+id {

@@ -249,7 +249,7 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	m.mu.Unlock()
 	// One that somebody is just starting is none of the states that a row at rest
 	// has; what comes of it is seen by the next look.
-	if stale || !(held(cond.Value) || cond.Value == sandbox.StateLost) {
+	if stale || !(held(cond.Value) || cond.Value == sandbox.StateLost) || cond.Value == sandbox.StatePaused && m.frozenByAnother(r) {
 		return cond
 	}
 	if cond.Value == sandbox.StateStopped && rec.State == sandbox.StateStopped &&

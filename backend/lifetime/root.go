@@ -34,6 +34,7 @@ type root struct {
 
 	used   time.Time // when a call was last seen to be made, or something to run
 	idling bool      // it is about to be stopped for want of use
+	frozen bool      // it is paused for a snapshot, and goes on by itself
 
 	relay    context.CancelFunc // ends the relay that is held by client; nil when none is
 	reopen   time.Duration      // pause after the last attempt to reopen it

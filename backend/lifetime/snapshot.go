@@ -3,6 +3,7 @@ package lifetime
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
@@ -35,11 +36,35 @@ func (m *Manager) Snapshot(ctx context.Context, rootTaskID, name string) (sandbo
 	if !ok {
 		return sandbox.Snapshot{}, fmt.Errorf("make a snapshot: the %s wall has no images; fork the session instead, fresh or shared: %w", rec.Wall, sandbox.ErrUnsupported)
 	}
+	m.freeze(r, true)
 	snap, err := s.Snapshot(ctx, rec.Ref, name)
+	m.freeze(r, false)
 	if err != nil {
 		return sandbox.Snapshot{}, fmt.Errorf("make a snapshot: %w", err)
 	}
 	return snap, nil
+}
+
+// freeze notes that the sandbox of r is paused for a moment, or is not any more:
+// nobody did that by hand, and it is no state to be shown.
+func (m *Manager) freeze(r *root, frozen bool) {
+	m.mu.Lock()
+	r.frozen = frozen
+	sharers := m.sharersLocked(r)
+	m.mu.Unlock()
+	if frozen {
+		return
+	}
+	for _, o := range sharers {
+		m.lookSoon(o) // what was not believed meanwhile
+	}
+}
+
+// frozenByAnother reports whether one that shares the sandbox of r has it paused.
+func (m *Manager) frozenByAnother(r *root) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.sharersLocked(r), func(o *root) bool { return o.frozen })
 }
 
 // Unpause lets a root task's paused sandbox go on. One that runs is left alone;

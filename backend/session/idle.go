@@ -7,12 +7,27 @@ import (
 )
 
 // Busy reports whether a session uses its sandbox in a way that no guest sees: a
-// turn runs, be it that the model thinks, or something is made of the sandbox.
+// turn runs, be it that the model thinks, a person's command does, or something is
+// made of the sandbox.
 func (s *Service) Busy(root string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, ok := s.drivers[root]
-	return ok && d.cancel != nil || s.works[root] != nil
+	return ok && d.cancel != nil || s.works[root] != nil || s.hands[root] > 0
+}
+
+// using counts a person's command in until the returned function is called.
+func (s *Service) using(root string) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hands[root]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.hands[root]--; s.hands[root] == 0 {
+			delete(s.hands, root)
+		}
+	}
 }
 
 // rouse starts a sandbox again that was stopped for want of use.

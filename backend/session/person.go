@@ -30,6 +30,7 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if err != nil {
 		return nil, err
 	}
+	defer s.using(v.ID)()
 	callID := newCallID()
 	s.setOwn(callID, true)
 	defer s.setOwn(callID, false)
@@ -113,10 +114,11 @@ func (s *Service) Exec(ctx context.Context, id string, c execenv.Command, live f
 	if err := s.rouseFor(ctx, id); err != nil {
 		return execenv.Outcome{}, err
 	}
-	env, _, err := s.personEnv(ctx, id)
+	env, v, err := s.personEnv(ctx, id)
 	if err != nil {
 		return execenv.Outcome{}, err
 	}
+	defer s.using(v.ID)()
 	c.Overflow = execenv.OverflowBlock
 	return env.Run(ctx, c, live)
 }

@@ -82,6 +82,7 @@ type Service struct {
 	mu      sync.Mutex
 	drivers map[string]*driver
 	works   map[string]*work    // snapshots and forks that are being made, by root task
+	hands   map[string]int      // commands that persons run, by root task
 	own     map[string]struct{} // calls that a person made and waits for in this process
 	life    context.Context     // of the workers; nil before Run
 	closing bool
@@ -94,7 +95,7 @@ func New(o Options) *Service {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "session")
-	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, works: map[string]*work{}, own: map[string]struct{}{}}
+	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
 	s.egress = newEgressLog(s.recordEgress)
 	return s
 }

@@ -38,7 +38,7 @@ const snapshotTimeout = 30 * time.Minute
 
 // calledOff is how long a snapshot that nobody wants any more is waited for. The
 // engine does not end one before it is done.
-const calledOff = 20 * time.Second
+const calledOff = 10 * time.Second
 
 var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
@@ -70,7 +70,7 @@ func (s *snapshots) has(id string) bool {
 
 // Snapshot makes an image of a container; see sandbox.Snapshotter. The engine
 // cannot be stopped in it: when ctx ends, Snapshot returns once the engine is done
-// and the image is gone again, or after some 20 s: then what comes of it is
+// and the image is gone again, or after some 10 s: then what comes of it is
 // removed by the next call.
 func (p *Provider) Snapshot(ctx context.Context, ref sandbox.Ref, name string) (sandbox.Snapshot, error) {
 	begun := time.Now()
