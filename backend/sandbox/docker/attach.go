@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"time"
@@ -56,7 +57,23 @@ func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle,
 	if err != nil {
 		return sandbox.Handle{}, err
 	}
-	return h, p.awaitGuest(ctx, h)
+	err = p.awaitGuest(ctx, h)
+	if errors.Is(err, sandbox.ErrStopped) && restarts(c) {
+		// It ended just now, and its engine starts it again by itself.
+		if c, err = p.settled(ctx, id); err == nil {
+			if err = p.run(ctx, c); err == nil {
+				err = p.awaitGuest(ctx, h)
+			}
+		}
+	}
+	return h, err
+}
+
+// restarts reports whether an engine was told to start a container again
+// whenever it ends. We never tell it that.
+func restarts(c container.InspectResponse) bool {
+	policy := c.HostConfig.RestartPolicy.Name
+	return policy != "" && policy != container.RestartPolicyDisabled
 }
 
 // Start starts a stopped or paused container; see sandbox.Starter.

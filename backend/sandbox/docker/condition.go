@@ -22,8 +22,8 @@ func condition(s *container.State) sandbox.Condition {
 		c.Value, c.Cause = sandbox.StateLost, sandbox.CauseRemoved
 	case s.Paused:
 		c.Value, c.Cause = sandbox.StatePaused, sandbox.CauseByHand
-	case s.Restarting:
-		c.Value, c.Cause = sandbox.StateStopped, sandbox.CauseByHand
+	case s.Restarting: // it has ended, and its engine was told to start it again
+		c.Value, c.Cause = sandbox.StateStopped, exitCause(s)
 	case s.Running:
 		c.Value = sandbox.StateReady
 	case s.Status == container.StateCreated:
