@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -22,7 +23,9 @@ type Config struct {
 	Model     string  `toml:"model"`   // demo
 	OnQuit    string  `toml:"on_quit"` // keep, stop or release; keep
 	Docker    Docker  `toml:"docker"`
+	Egress    Egress  `toml:"egress"`
 	Sandbox   Sandbox `toml:"sandbox"`
+	ExecEnv   ExecEnv `toml:"exec_env"`
 	Anthropic Vendor  `toml:"anthropic"`
 	OpenAI    Vendor  `toml:"openai"`
 	Models    []Model `toml:"models"`
@@ -31,16 +34,47 @@ type Config struct {
 // Docker says how the engine is reached.
 type Docker struct {
 	Host string `toml:"host"` // unix:///…; DOCKER_HOST or the default socket
+
+	// PathMap names directories of the engine's machine that are seen here by
+	// another name: theirs = ours. None; what Glovebox's own container has mounted
+	// is found out.
+	PathMap map[string]string `toml:"path_map"`
+}
+
+// Egress says how what sandboxes send out leaves this machine.
+type Egress struct {
+	Upstream string `toml:"upstream"` // http://HOST:PORT of a proxy that public addresses are reached by; none
 }
 
 // Sandbox is the spec that a session takes where it names nothing itself.
 type Sandbox struct {
 	Wall      string            `toml:"wall"`    // docker where an engine answers, else namespace
 	Image     string            `toml:"image"`   // the tiny image
+	Wire      string            `toml:"wire"`    // aio for an image that serves the AIO Sandbox API; found out
 	User      string            `toml:"user"`    // host
 	Network   string            `toml:"network"` // proxy, none or open; proxy
 	Allow     []string          `toml:"allow"`   // what the proxy lets through beside public addresses
 	Resources map[string]string `toml:"resources"`
+
+	// IdleStop is how long nothing runs in a sandbox before it is stopped: "90m".
+	// 1h; "0" is never.
+	IdleStop string `toml:"idle_stop"`
+
+	// Preamble is the argument list of a program that is run before every command;
+	// what it prints is put before the command. None.
+	Preamble []string `toml:"preamble"`
+	// Policy are globs of workspaces that get a sandbox; sessions of others run on
+	// the host itself. Left out, all get one.
+	Policy []string `toml:"policy"`
+}
+
+// ExecEnv names one sandbox that is there already and that every session shares
+// where [sandbox] names neither a wall nor an image.
+type ExecEnv struct {
+	BaseURL   string `toml:"base_url"`
+	APIKeyEnv string `toml:"api_key_env"` // SANDBOX_API_KEY
+	Header    string `toml:"header"`      // X-AIO-API-Key
+	Workdir   string `toml:"workdir"`     // what the other side says
 }
 
 // Load reads a file. One that is not there is the empty Config, unless it was
@@ -81,7 +115,13 @@ func (c Config) validate() error {
 	default:
 		return &sandbox.FieldError{Field: "on_quit", Reason: fmt.Sprintf("unknown word %q; choose keep, stop or release", c.OnQuit)}
 	}
+	if _, err := c.Sandbox.idleStop(); err != nil {
+		return err
+	}
 	if err := c.validateModels(); err != nil {
+		return err
+	}
+	if err := c.validateHost(); err != nil {
 		return err
 	}
 	err := c.Spec().Validate()
@@ -98,10 +138,37 @@ func (c Config) validate() error {
 	return nil
 }
 
+// defaultIdleStop is long enough for a person to come back to.
+const defaultIdleStop = time.Hour
+
+// IdleAfter returns how long nothing runs in a sandbox before it is stopped, 0 for
+// never.
+func (c Config) IdleAfter() time.Duration {
+	d, err := c.Sandbox.idleStop()
+	if err != nil { // Load has refused it
+		return defaultIdleStop
+	}
+	return d
+}
+
+func (s Sandbox) idleStop() (time.Duration, error) {
+	switch s.IdleStop {
+	case "":
+		return defaultIdleStop, nil
+	case "0":
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s.IdleStop)
+	if err != nil || d < time.Second {
+		return 0, &sandbox.FieldError{Field: "sandbox.idle_stop", Reason: fmt.Sprintf("%q is not a time of at least 1s, as in 90m or 1h30m, nor 0 for never", s.IdleStop)}
+	}
+	return d, nil
+}
+
 // Spec returns the sandbox part as a spec.
 func (c Config) Spec() sandbox.Spec {
 	return sandbox.Spec{
-		Wall: sandbox.Wall(c.Sandbox.Wall), Image: c.Sandbox.Image, User: c.Sandbox.User,
+		Wall: sandbox.Wall(c.Sandbox.Wall), Image: c.Sandbox.Image, Wire: c.Sandbox.Wire, User: c.Sandbox.User,
 		Network: sandbox.Network{Mode: sandbox.NetworkMode(c.Sandbox.Network), Allow: c.Sandbox.Allow}, Resources: c.Sandbox.Resources,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -56,6 +57,8 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 		{"thinking beyond the answer", "[[models]]\nname = \"anthropic:a\"\nthinking = 32000\n", "models[0].thinking"},
 		{"thinking of openai", "[[models]]\nname = \"openai:a\"\nthinking = \"off\"\n", "models[0].thinking"},
 		{"on_quit", "on_quit = \"explode\"\n", "on_quit"},
+		{"idle stop", "[sandbox]\nidle_stop = \"soon\"\n", "sandbox.idle_stop"},
+		{"idle stop in the past", "[sandbox]\nidle_stop = \"-1h\"\n", "sandbox.idle_stop"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load(write(t, c.text), true)
@@ -164,6 +167,53 @@ func TestFromEnv(t *testing.T) {
 		c.OpenAI.BaseURL = "http://of.the.file/v1"
 		if err := c.FromEnv(env(value)); err != nil || c.OpenAI.BaseURL != "http://of.the.file/v1" {
 			t.Errorf("a variable that is of no use: %v, %+v", err, c)
+		}
+	}
+}
+
+func TestLoad_host(t *testing.T) {
+	load := func(text string) (Config, error) { return Load(write(t, text), true) }
+	for text, field := range map[string]string{
+		"[docker.path_map]\n\"work\" = \"/w\"":                 "docker.path_map",
+		"[docker.path_map]\n\"/srv/\" = \"/w\"":                "docker.path_map",
+		"[egress]\nupstream = \"https://h:1\"":                 "egress.upstream",
+		"[egress]\nupstream = \"http://u:secret@h:1\"":         "egress.upstream",
+		"[egress]\nupstream = \"http://h\"":                    "egress.upstream",
+		"[exec_env]\nworkdir = \"/w\"":                         "exec_env.base_url",
+		"[exec_env]\nbase_url = \"127.0.0.1:80\"":              "exec_env.base_url",
+		"[exec_env]\nbase_url = \"http://u:secret@h\"":         "exec_env.base_url",
+		"[exec_env]\nbase_url = \"http://h\"\nworkdir = \"w\"": "exec_env.workdir",
+		"[sandbox]\nwall = \"remote\"":                         "sandbox.wall",
+		"[sandbox]\npreamble = [\"mint\"]":                     "sandbox.preamble",
+		"[sandbox]\npolicy = [\"work/**\"]":                    "sandbox.policy",
+		"[sandbox]\npolicy = [\"/work/[\"]":                    "sandbox.policy",
+	} {
+		if _, err := load(text); !errors.Is(err, sandbox.ErrSpec) || !strings.Contains(err.Error(), field+": ") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, want a refusal of %s", text, err, field)
+		}
+	}
+	const remote = "[exec_env]\nbase_url = \"http://h:1\"\n"
+	for text, shared := range map[string]bool{
+		"": false, remote: true, remote + "[sandbox]\nimage = \"x\"": false,
+		remote + "[sandbox]\nwall = \"docker\"": false, remote + "[sandbox]\nwall = \"remote\"": true,
+	} {
+		if c, err := load(text); err != nil || c.Shared() != shared {
+			t.Errorf("%q: shared %v, %v, want %v", text, c.Shared(), err, shared)
+		}
+	}
+	c := Sandbox{Policy: []string{"/home/me/work/**", "/srv/a"}}
+	for dir, want := range map[string]bool{"": true, "/home/me/work/x/y": true, "/srv/a": true, "/srv/ab": false, "/home/me": false} {
+		if c.Sandboxed(dir) != want {
+			t.Errorf("Sandboxed(%q) = %v", dir, !want)
+		}
+	}
+}
+
+func TestIdleAfter(t *testing.T) {
+	for in, want := range map[string]time.Duration{"": time.Hour, "0": 0, "90m": 90 * time.Minute, "1s": time.Second} {
+		c := Config{Sandbox: Sandbox{IdleStop: in}}
+		if got := c.IdleAfter(); got != want {
+			t.Errorf("IdleAfter(%q) = %v, want %v", in, got, want)
 		}
 	}
 }

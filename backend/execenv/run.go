@@ -69,11 +69,12 @@ type Outcome struct {
 	TimedOut    bool          `json:"timed_out"`
 	Interrupted bool          `json:"interrupted"`
 	OutOfMemory bool          `json:"out_of_memory"` // probably: killed while the limit was hit
+	MemoryLimit int64         `json:"memory_limit"`  // in bytes, where it was; 0 when it is not known
 	Duration    time.Duration `json:"duration"`
 	Stdout      Captured      `json:"stdout"`
 	Stderr      Captured      `json:"stderr"`
 	Background  []Process     `json:"background"` // children that live on
-	Kill        *KillReport   `json:"kill"`
+	Kill        *KillReport   `json:"kill"`       // nil after a timeout or a stop: nobody knows whether it still runs
 }
 
 // Captured is what was kept of one stream. Head and Tail do not overlap: all of

@@ -32,6 +32,9 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 			}
 		}
 		spec.Network.Mode = spec.NetworkOrDefault() // kept in the row, whatever the default becomes
+		if spec.Share != "" {
+			return m.share(ctx, r, spec)
+		}
 		return m.make(ctx, r, spec, report)
 	})
 }
@@ -62,6 +65,7 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 		if last.Spec.Network.Mode == "" { // of a time when that meant none
 			last.Spec.Network.Mode = sandbox.NetworkNone
 		}
+		last.Spec.Share = "" // what it shared is gone; it gets one of its own
 		if err := m.check(last.Spec); err != nil {
 			return Binding{}, err
 		}
@@ -85,7 +89,11 @@ func (m *Manager) bind(ctx context.Context, verb, rootTaskID string, do func(con
 			return Binding{}, err
 		}
 		defer unlock()
-		return do(ctx, r)
+		b, err := do(ctx, r)
+		m.mu.Lock()
+		r.used = time.Now()
+		m.mu.Unlock()
+		return b, err
 	})
 }
 
@@ -95,10 +103,18 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 	if err != nil {
 		return Binding{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
-	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	late := time.AfterFunc(allocateTimeout, func() { end(errSlow) })
+	defer late.Stop()
+	steps := func(s sandbox.Step) {
+		late.Reset(allocateTimeout)
+		if report != nil {
+			report(s)
+		}
+	}
 	m.mu.Lock()
-	r.cancelAllocate = cancel // a release does not wait for a pull to end
+	r.cancelAllocate = func() { end(nil) } // a release does not wait for a pull to end
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
@@ -117,7 +133,7 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 	m.dropChannel(r)
 	m.set(r, rec, sandbox.Condition{Value: sandbox.StateAllocating, Source: "ledger"}, "")
 
-	h, err := allocate(ctx, p, r.id, spec, report)
+	h, err := allocate(ctx, p, r.id, spec, steps)
 	if err != nil {
 		return Binding{}, m.fail(ctx, r, rec, fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err))
 	}
@@ -126,7 +142,7 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 		err = fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err)
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		if rerr := p.Release(rctx, r.id); rerr != nil {
+		if rerr := m.discard(rctx, r, spec.Wall); rerr != nil {
 			// The row stays allocating, so that the next sweep removes it.
 			return Binding{}, errors.Join(err, fmt.Errorf("remove it again: %w", rerr))
 		}
@@ -136,7 +152,14 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 }
 
 func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (sandbox.Handle, error) {
-	if pp, ok := p.(sandbox.Progress); ok && report != nil {
+	if spec.Adopt != "" {
+		a, ok := p.(sandbox.Adopter)
+		if !ok {
+			return sandbox.Handle{}, fmt.Errorf("adopt a %s sandbox: %w", spec.Wall, sandbox.ErrUnsupported)
+		}
+		return a.Adopt(ctx, rootTaskID, spec, report)
+	}
+	if pp, ok := p.(sandbox.Progress); ok {
 		return pp.AllocateWithProgress(ctx, rootTaskID, spec, report)
 	}
 	return p.Allocate(ctx, rootTaskID, spec)
@@ -145,11 +168,17 @@ func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec s
 // causeStopped explains a sandbox whose allocation was called off.
 const causeStopped = "stopped before it was ready"
 
+// errSlow ends an allocation that does not get on.
+var errSlow = fmt.Errorf("no step of it was done for %v", allocateTimeout)
+
 // fail writes that an allocation failed, and returns why. What went wrong only
 // because ctx was cancelled is no cause.
 func (m *Manager) fail(ctx context.Context, r *root, rec sandbox.Record, why error) error {
 	cond := sandbox.Condition{Value: sandbox.StateFailed, Cause: why.Error(), Source: "ledger"}
-	if errors.Is(ctx.Err(), context.Canceled) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errSlow):
+		cond.Cause = errSlow.Error()
+	case errors.Is(ctx.Err(), context.Canceled):
 		cond.Cause = causeStopped
 	}
 	if err := m.write(ctx, r, &rec, cond, why.Error()); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -13,7 +14,7 @@ import (
 // Attach reconnects a root task to its sandbox and starts it when it is stopped,
 // paused or only created. It never makes one. The error wraps sandbox.ErrGone
 // (the row is then lost), ErrStopped, ErrUnreachable (the binding holds) or
-// ErrForeign.
+// ErrForeign. One that was left to its user is taken back.
 func (m *Manager) Attach(ctx context.Context, rootTaskID string) (Binding, error) {
 	return m.reconnect(ctx, rootTaskID, "attach", sandbox.Provider.Attach)
 }
@@ -33,14 +34,18 @@ func (m *Manager) Start(ctx context.Context, rootTaskID string) (Binding, error)
 // is not. A sandbox that is known to be stopped, paused or lost is not tried: the
 // error says so at once. Use it for one call; do not keep it, do not close it.
 func (m *Manager) Client(ctx context.Context, rootTaskID string) (*client.Client, Binding, error) {
-	c, b, err := m.channel(rootTaskID)
+	return m.client(ctx, rootTaskID, false)
+}
+
+func (m *Manager) client(ctx context.Context, rootTaskID string, use bool) (*client.Client, Binding, error) {
+	c, b, err := m.channel(rootTaskID, use)
 	if c != nil || err != nil {
 		return c, b, err
 	}
 	if _, err := m.Attach(ctx, rootTaskID); err != nil {
 		return nil, Binding{}, err
 	}
-	c, b, err = m.channel(rootTaskID)
+	c, b, err = m.channel(rootTaskID, use)
 	if c == nil && err == nil {
 		err = fmt.Errorf("the channel closed while it was opened: %w", sandbox.ErrUnreachable)
 	}
@@ -48,14 +53,16 @@ func (m *Manager) Client(ctx context.Context, rootTaskID string) (*client.Client
 }
 
 // Channel is Client in the words of the layers below this one.
+//
+// It counts as use, which Client does not.
 func (m *Manager) Channel(ctx context.Context, rootTaskID string) (*client.Client, sandbox.Record, wire.Hello, error) {
-	c, b, err := m.Client(ctx, rootTaskID)
+	c, b, err := m.client(ctx, rootTaskID, true)
 	return c, b.Record, b.Hello, err
 }
 
 // channel returns the channel that is open, an error when none can be, or
-// neither when it is worth trying.
-func (m *Manager) channel(rootTaskID string) (*client.Client, Binding, error) {
+// neither when it is worth trying. With use, the sandbox is used by that.
+func (m *Manager) channel(rootTaskID string, use bool) (*client.Client, Binding, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.roots[rootTaskID]
@@ -65,12 +72,21 @@ func (m *Manager) channel(rootTaskID string) (*client.Client, Binding, error) {
 	case !ok:
 		return nil, Binding{}, nil
 	}
+	if r.idling {
+		return nil, Binding{}, nil // it is started again once it has stopped
+	}
 	switch r.cond.Value {
 	case sandbox.StateReady, sandbox.StateUnreachable:
 		// A silent engine does not close a channel that is open: the guest
 		// answers by itself, or the call asks why it does not.
 		if r.client != nil {
+			if use {
+				r.used = time.Now()
+			}
 			return r.client, r.bindingLocked(), nil
+		}
+		if r.handle != nil {
+			return nil, Binding{}, errNoGuest
 		}
 		return nil, Binding{}, nil
 	case sandbox.StateAllocating, "":
@@ -89,7 +105,10 @@ func (m *Manager) reconnect(ctx context.Context, rootTaskID, verb string, by att
 	return m.bind(ctx, verb, rootTaskID, func(ctx context.Context, r *root) (Binding, error) {
 		rec, err := m.held(ctx, rootTaskID)
 		if err != nil {
-			return Binding{}, err
+			var left bool
+			if rec, left = m.detached(ctx, rootTaskID); !left {
+				return Binding{}, err
+			}
 		}
 		return m.attachBy(ctx, r, rec, by)
 	})
@@ -102,6 +121,17 @@ func (m *Manager) held(ctx context.Context, rootTaskID string) (sandbox.Record, 
 		err = errNone(rootTaskID)
 	}
 	return rec, err
+}
+
+// detached returns the row of a sandbox that a root task has left to its user,
+// where that is the last one that it had.
+func (m *Manager) detached(ctx context.Context, rootTaskID string) (sandbox.Record, bool) {
+	rows, err := m.rows(ctx, rootTaskID)
+	if err != nil || len(rows) == 0 {
+		return sandbox.Record{}, false
+	}
+	last := rows[len(rows)-1]
+	return last, last.State == sandbox.StateDetached
 }
 
 func (m *Manager) attach(ctx context.Context, r *root, rec sandbox.Record) (Binding, error) {
@@ -160,7 +190,7 @@ func (m *Manager) judge(ctx context.Context, p sandbox.Provider, rec sandbox.Rec
 	case errors.Is(err, errGuestSilent):
 		cond.Value, cond.Cause, cond.Source = sandbox.StateUnreachable, causeGuest, "guest"
 	case errors.Is(err, sandbox.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		cond.Value, cond.Cause = sandbox.StateUnreachable, sandbox.CauseEngine
+		cond = silence(rec.Wall, err)
 	default:
 		return cond, false
 	}
@@ -176,9 +206,6 @@ var errGuestSilent = errors.New(causeGuest)
 // that it is ready. A channel that is open and answers from the same boot is
 // kept, so that a second attach breaks no running call.
 func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sandbox.Handle) (Binding, error) {
-	if h.Dial == nil {
-		return Binding{}, fmt.Errorf("the sandbox has no guest: %w", sandbox.ErrUnsupported)
-	}
 	next := *rec
 	if next.Ref == "" {
 		ref, err := h.Ref()
@@ -192,6 +219,9 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	}
 	if h.Workdir != "" {
 		next.Workdir = h.Workdir
+	}
+	if h.Dial == nil {
+		return m.openForeign(ctx, r, rec, next, h)
 	}
 
 	m.mu.Lock()
@@ -214,7 +244,7 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	if r.client != c {
 		r.dropRelayLocked()
 	}
-	r.client, r.hello = c, hello
+	r.client, r.hello, r.handle = c, hello, &h
 	m.mu.Unlock()
 	if old != nil {
 		old.Close()
@@ -224,6 +254,6 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 		return Binding{}, err
 	}
 	*rec = next
-	m.holdRelay(r)
+	awaitRelay(ctx, m.holdRelay(r))
 	return Binding{Record: next, Ref: next.Ref, ShortID: next.ShortID, Workdir: next.Workdir, Hello: hello}, nil
 }

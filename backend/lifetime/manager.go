@@ -22,7 +22,7 @@ const (
 	helloTimeout    = 5 * time.Second
 	stopTimeout     = 30 * time.Second
 	releaseTimeout  = 60 * time.Second
-	allocateTimeout = 5 * time.Minute
+	allocateTimeout = 5 * time.Minute // between two steps: a pull takes as long as it goes on
 )
 
 // ErrClosed is what a closed Manager answers.
@@ -34,7 +34,15 @@ type Options struct {
 	Ledger    Ledger
 	Secret    []byte // guests' keys are derived from it
 	Egress    Egress // of sandboxes in mode proxy; nil leaves them without a way out
-	Log       *slog.Logger
+
+	// IdleStop is how long nothing has to run in a sandbox, and nobody to use it,
+	// before it is stopped; it is never removed for that. 0 means never.
+	IdleStop time.Duration
+	// Busy reports whether somebody uses a root task's sandbox right now in a way
+	// that the guest does not see. It may be nil.
+	Busy func(rootTaskID string) bool
+
+	Log *slog.Logger
 
 	// Observe is told of every change of an observed condition's value or
 	// cause, in order and from one goroutine at a time per root task. It must
@@ -58,6 +66,8 @@ type Manager struct {
 	ledger    Ledger
 	secret    []byte
 	egress    Egress
+	idleStop  time.Duration
+	busy      func(string) bool
 	log       *slog.Logger
 	observe   func(string, sandbox.Record, sandbox.Condition, string)
 
@@ -90,6 +100,8 @@ func New(o Options) *Manager {
 		ledger:    o.Ledger,
 		secret:    o.Secret,
 		egress:    o.Egress,
+		idleStop:  o.IdleStop,
+		busy:      o.Busy,
 		log:       log.With("component", "lifetime"),
 		observe:   o.Observe,
 		ready:     make(chan struct{}),
@@ -164,6 +176,18 @@ func (m *Manager) Condition(rootTaskID string) (sandbox.Condition, bool) {
 		return sandbox.Condition{}, false
 	}
 	return r.cond, true
+}
+
+// Held returns the sandbox that a root task has, as the ledger and the last look
+// at it say; its channel need not be open.
+func (m *Manager) Held(rootTaskID string) (Binding, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.roots[rootTaskID]
+	if !ok || !held(r.rec.State) || r.rec.Ref == "" {
+		return Binding{}, false
+	}
+	return r.bindingLocked(), true
 }
 
 // Describe reads back from the engine what a root task's sandbox is.

@@ -37,6 +37,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer done()
 
+	begun := time.Now()
 	if err := m.load(ctx); err != nil {
 		return err
 	}
@@ -50,6 +51,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.unanswered(r, 0, fmt.Errorf("its wall is not available here: %w", sandbox.ErrNoWall))
 	}
 	first.Wait()
+	m.log.InfoContext(ctx, "sandboxes reconciled", "took", time.Since(begun))
 	close(m.ready)
 
 	var loops sync.WaitGroup
@@ -59,6 +61,9 @@ func (m *Manager) Run(ctx context.Context) error {
 		if watcher, ok := p.(sandbox.Watcher); ok {
 			loops.Go(func() { m.watch(ctx, w, watcher, relist) })
 		}
+	}
+	if m.idleStop > 0 {
+		loops.Go(func() { m.stopIdle(ctx) })
 	}
 	<-ctx.Done()
 	loops.Wait()
@@ -152,15 +157,15 @@ func (m *Manager) watch(ctx context.Context, w sandbox.Wall, watcher sandbox.Wat
 // by the time it is handled the engine may know better.
 func (m *Manager) changed(w sandbox.Wall, ref sandbox.Ref) {
 	m.mu.Lock()
-	var hit *root
+	var hit []*root // several share one
 	for _, r := range m.roots {
 		if r.rec.Wall == w && r.rec.Ref != "" && r.rec.Ref.ID() == ref.ID() {
-			hit = r
+			hit = append(hit, r)
 		}
 	}
 	m.mu.Unlock()
-	if hit != nil {
-		m.lookSoon(hit)
+	for _, r := range hit {
+		m.lookSoon(r)
 	}
 }
 
@@ -234,8 +239,8 @@ func (m *Manager) same(s sighting, found []sandbox.Found) bool {
 	if s.r.version != s.version {
 		return true // an operation has said more since
 	}
-	if s.r.cond.Value != cond.Value || s.r.cond.Source == "ledger" {
-		return false
+	if s.r.cond.Value != cond.Value || s.r.cond.Source == "ledger" && cond.Value != sandbox.StateReady {
+		return false // only what runs has no cause that a closer look may tell
 	}
 	s.r.cond.ObservedAt, s.r.cond.Source = time.Now(), cond.Source
 	return true
@@ -304,7 +309,10 @@ func (m *Manager) operate(ctx context.Context, rootTaskID string, do func(contex
 	}
 }
 
-// reapOne removes a sandbox that was found, unless a row holds it.
+// reapOne removes a sandbox that was found, when the ledger knows its root task
+// and no row holds it. A row is written before anything is made, so a root task
+// without one is of another ledger: one that was lost, or is newer than a backup
+// that was put in its place. Its sandbox is the user's to judge.
 func (m *Manager) reapOne(ctx context.Context, r *root, p sandbox.Provider, f sandbox.Found) error {
 	remover, ok := p.(sandbox.Remover)
 	if !ok {
@@ -313,6 +321,10 @@ func (m *Manager) reapOne(ctx context.Context, r *root, p sandbox.Provider, f sa
 	rows, err := m.rows(ctx, r.id)
 	if err != nil {
 		return err
+	}
+	if len(rows) == 0 {
+		m.log.DebugContext(ctx, "sandbox of an unknown task left alone", "task", r.id, "ref", f.Ref)
+		return nil
 	}
 	for _, rec := range rows {
 		switch rec.State {
@@ -324,6 +336,9 @@ func (m *Manager) reapOne(ctx context.Context, r *root, p sandbox.Provider, f sa
 		if rec.Ref == "" || rec.Ref.ID() == f.Ref.ID() {
 			return nil
 		}
+	}
+	if shared, err := m.heldElsewhere(ctx, r.id); err != nil || shared[f.Ref.ID()] {
+		return err
 	}
 	rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

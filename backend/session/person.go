@@ -23,10 +23,14 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if !ok {
 		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
 	}
+	if err := s.rouseFor(ctx, id); err != nil {
+		return nil, err
+	}
 	env, v, err := s.personEnv(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	defer s.using(v.ID)()
 	callID := newCallID()
 	s.setOwn(callID, true)
 	defer s.setOwn(callID, false)
@@ -107,10 +111,14 @@ func (s *Service) finishPersonCalls(ctx context.Context, j *journal) error {
 // Exec runs a person's command in the session's place without a record in the
 // timeline; nothing of its output is dropped.
 func (s *Service) Exec(ctx context.Context, id string, c execenv.Command, live func(execenv.Chunk)) (execenv.Outcome, error) {
-	env, _, err := s.personEnv(ctx, id)
+	if err := s.rouseFor(ctx, id); err != nil {
+		return execenv.Outcome{}, err
+	}
+	env, v, err := s.personEnv(ctx, id)
 	if err != nil {
 		return execenv.Outcome{}, err
 	}
+	defer s.using(v.ID)()
 	c.Overflow = execenv.OverflowBlock
 	return env.Run(ctx, c, live)
 }

@@ -16,7 +16,9 @@ import (
 type View struct {
 	task.Summary
 	Condition *sandbox.Condition // nil on the local wall and before the first observation
-	Step      string             // of an allocation under way
+	Shares    []string           // the other sessions that hold the same sandbox now
+	Work      *Work              // a snapshot or fork of it that is being made, else nil
+	Step      *sandbox.Step      // of an allocation under way, else nil
 }
 
 // views folds the store's log to summaries, each event once.
@@ -112,7 +114,7 @@ func (s *Service) Views(ctx context.Context) ([]View, error) {
 }
 
 func (s *Service) view(sum task.Summary) View {
-	v := View{Summary: sum, Step: s.step(sum.ID)}
+	v := View{Summary: sum, Step: s.step(sum.ID), Shares: s.o.Lifetime.Shares(sum.ID), Work: s.working(sum.ID)}
 	if c, ok := s.o.Lifetime.Condition(sum.ID); ok {
 		v.Condition = &c
 	}

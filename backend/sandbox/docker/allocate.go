@@ -28,23 +28,39 @@ func (p *Provider) Allocate(ctx context.Context, rootTaskID string, spec sandbox
 }
 
 // AllocateWithProgress is Allocate that tells its steps: "create", "start" and
-// "guest ready", each when it is done. Before them come those of the tiny image,
-// each when it begins, where that is asked for and has to be made.
+// "guest ready", each when it is done. Where the engine does not have the image,
+// those of the tiny image's making or of a pull come before them.
 func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (h sandbox.Handle, err error) {
 	begun := time.Now()
 	done := func(name string) { report(sandbox.Step{Name: name, At: time.Now()}) }
-	if err := p.check(spec); err != nil { // before anything is made
-		return h, err
-	}
-	if err := p.ensureTiny(ctx, spec, done); err != nil {
-		return h, err
-	}
-	pl, err := p.plan(ctx, rootTaskID, spec)
+	pl, err := p.outline(ctx, rootTaskID, spec)
 	if err != nil {
 		return h, err
+	}
+	img, err := p.image(ctx, pl.image, report)
+	if err != nil {
+		return h, err
+	}
+	if pl, err = p.on(ctx, pl, img); err != nil {
+		return h, err
+	}
+	if pl.maybe {
+		aio, err := p.recognise(ctx, pl)
+		if err != nil {
+			return h, err
+		}
+		if aio {
+			pl.serves = pl.server
+		}
+	}
+	if pl.serves != nil {
+		return p.allocateServed(ctx, pl, done)
 	}
 	guest, _, err := embedded.Install(p.guests(), pl.arch)
 	if err != nil {
+		return h, err
+	}
+	if err := p.probeMounts(ctx, pl, guest); err != nil {
 		return h, err
 	}
 	b, err := p.makeBox(newGuestID(), rootTaskID, pl.uid, pl.gid)
@@ -66,10 +82,17 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 		return h, err
 	}
 	done("start")
-	if h, err = p.handle(id, b, pl.workdir); err != nil {
+	dial := b.dial
+	if pl.byExec {
+		dial = p.execDial(id, pl.guestUID())
+	}
+	if h, err = p.handle(id, b, pl.workdir, dial); err != nil {
 		return h, err
 	}
 	if err := p.awaitGuest(ctx, h); err != nil {
+		return h, err
+	}
+	if err := p.provePlace(ctx, h, pl); err != nil {
 		return h, err
 	}
 	if pl.facts.remapped {
@@ -86,7 +109,7 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 // short by the end of ctx: the engine would finish a creation that we no longer
 // know of. It takes some milliseconds.
 func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (string, error) {
-	config, err := p.config(pl, b)
+	config, host, err := p.configs(pl, guest, b)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +120,7 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 	detached := context.WithoutCancel(ctx)
 	for ; ; n++ {
 		created, err := call(detached, p, "create the container", createTimeout, func(ctx context.Context) (container.CreateResponse, error) {
-			return p.engine.ContainerCreate(ctx, config, p.hostConfig(pl, guest, b), nil, nil, p.name(pl.root, n))
+			return p.engine.ContainerCreate(ctx, config, host, nil, nil, p.name(pl.root, n))
 		})
 		if cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "is already in use") && ctx.Err() == nil {
 			continue // a name that somebody without our labels took
@@ -108,8 +131,20 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 		for _, warning := range created.Warnings {
 			p.log.WarnContext(ctx, "engine warning", "task", pl.root, "container", created.ID[:12], "warning", warning)
 		}
-		if err := b.note(owner{Session: pl.root, Container: created.ID}); err != nil {
+		if err := b.note(owner{Session: pl.root, Container: created.ID, Serves: pl.serves}); err != nil {
 			return "", fmt.Errorf("note the container: %w", err)
+		}
+		if pl.serves != nil {
+			return created.ID, ctx.Err()
+		}
+		if pl.byExec {
+			var own []*tar.Header
+			if pl.ownPlace {
+				own = append(own, pl.ownWorkdir())
+			}
+			if err := p.putGuest(ctx, created.ID, pl.arch, pl.guestUID(), own...); err != nil {
+				return "", err
+			}
 		}
 		if pl.home == homeInside {
 			if err := p.makeHome(ctx, created.ID, pl); err != nil {
@@ -118,6 +153,16 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 		}
 		return created.ID, ctx.Err()
 	}
+}
+
+// configs are both parts of a container's configuration.
+func (p *Provider) configs(pl plan, guest string, b box) (*container.Config, *container.HostConfig, error) {
+	if pl.serves != nil {
+		config, err := p.servedConfig(pl, b)
+		return config, p.servedHostConfig(pl), err
+	}
+	config, err := p.config(pl, b)
+	return config, p.hostConfig(pl, guest, b), err
 }
 
 // makeHome makes the HOME of commands in a container that has not started. The
@@ -139,6 +184,10 @@ func (p *Provider) makeHome(ctx context.Context, id string, pl plan) error {
 // the host.
 func (p *Provider) config(pl plan, b box) (*container.Config, error) {
 	key := client.DeriveKey(p.opts.Secret, b.guestID)
+	own := insideDir // a tmpfs that is open again at each start
+	if pl.byExec {
+		own = insideBox
+	}
 	guestConfig, err := json.Marshal(wire.GuestConfig{
 		GuestID:   b.guestID,
 		PublicKey: key.Public().(ed25519.PublicKey),
@@ -149,7 +198,7 @@ func (p *Provider) config(pl plan, b box) (*container.Config, error) {
 		User:      pl.user,
 		Tag:       wire.TagGroup,
 		GuestUID:  pl.guestUID(),
-		Own:       insideDir,
+		Own:       own,
 		Env:       pl.env,
 		Relay:     pl.relay,
 	})
@@ -184,9 +233,13 @@ func (p *Provider) hostConfig(pl plan, guest string, b box) *container.HostConfi
 		capabilities = append(capabilities, "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
 	}
 	init := false
+	tmpfs := map[string]string{insideDir: pl.ownDirectory()}
+	if pl.byExec {
+		tmpfs = nil // it would hide what was copied in
+	}
 	return &container.HostConfig{
 		Mounts:        pl.engineMounts(guest, b),
-		Tmpfs:         map[string]string{insideDir: pl.ownDirectory()},
+		Tmpfs:         tmpfs,
 		NetworkMode:   pl.network,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Init:          &init,
@@ -258,7 +311,7 @@ func (p *Provider) start(ctx context.Context, id string) error {
 }
 
 // handle is the live address of a container.
-func (p *Provider) handle(id string, b box, workdir string) (sandbox.Handle, error) {
+func (p *Provider) handle(id string, b box, workdir string, dial sandbox.DialFunc) (sandbox.Handle, error) {
 	if _, err := p.ref(id); err != nil {
 		return sandbox.Handle{}, err
 	}
@@ -268,6 +321,6 @@ func (p *Provider) handle(id string, b box, workdir string) (sandbox.Handle, err
 		ShortID:   id[:12],
 		GuestID:   b.guestID,
 		Workdir:   workdir,
-		Dial:      b.dial,
+		Dial:      dial,
 	}, nil
 }

@@ -22,8 +22,8 @@ func condition(s *container.State) sandbox.Condition {
 		c.Value, c.Cause = sandbox.StateLost, sandbox.CauseRemoved
 	case s.Paused:
 		c.Value, c.Cause = sandbox.StatePaused, sandbox.CauseByHand
-	case s.Restarting:
-		c.Value, c.Cause = sandbox.StateStopped, sandbox.CauseByHand
+	case s.Restarting: // it has ended, and its engine was told to start it again
+		c.Value, c.Cause = sandbox.StateStopped, exitCause(s)
 	case s.Running:
 		c.Value = sandbox.StateReady
 	case s.Status == container.StateCreated:
@@ -61,18 +61,18 @@ func unreachable() sandbox.Condition {
 // Inspect reads the condition of a container from the engine; see
 // sandbox.Inspector. A silent engine is a condition, not an error.
 func (p *Provider) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return sandbox.Condition{}, err
 	}
-	return p.observe(ctx, id)
+	return p.observe(ctx, at)
 }
 
-func (p *Provider) observe(ctx context.Context, id string) (sandbox.Condition, error) {
+func (p *Provider) observe(ctx context.Context, at spot) (sandbox.Condition, error) {
 	_, err := p.connect(ctx)
 	var c container.InspectResponse
 	if err == nil {
-		c, err = p.inspect(ctx, id)
+		c, err = p.inspectSpot(ctx, at)
 	}
 	switch {
 	case errors.Is(err, sandbox.ErrGone):
@@ -83,6 +83,9 @@ func (p *Provider) observe(ctx context.Context, id string) (sandbox.Condition, e
 		return sandbox.Condition{}, err
 	}
 	seen := condition(c.State)
+	if serves(c) && c.State.ExitCode == 0 && seen.Cause == sandbox.CauseByHand {
+		seen.Cause = p.killedBy(ctx, c, sandbox.CauseExited) // an image's command may end by itself
+	}
 	switch seen.Cause {
 	case sandbox.CauseKilled, sandbox.CauseOutOfMemory:
 		seen.Cause = p.killedBy(ctx, c, seen.Cause)
@@ -109,6 +112,33 @@ func (p *Provider) List(ctx context.Context) ([]sandbox.Found, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	p.takeOutLeft(ctx)
+	adopted, err := p.listAdopted(ctx)
+	return append(found, adopted...), err
+}
+
+// listAdopted returns the containers that this instance has a guest in and has
+// not made, once for each guest.
+func (p *Provider) listAdopted(ctx context.Context) (found []sandbox.Found, err error) {
+	all, err := p.adoptions(func(o owner) bool { return !o.Adopted.Left })
+	if err != nil {
+		return nil, err
+	}
+	for b, o := range all {
+		at := spot{o.Container, b.guestID}
+		seen, err := p.observe(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if seen.Value == sandbox.StateLost {
+			continue // as an engine leaves out what is gone
+		}
+		ref, err := p.ref(at.String())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, sandbox.Found{Ref: ref, ShortID: at.id[:12], RootTaskID: o.Session, Instance: p.opts.Instance, Condition: seen})
+	}
 	return found, nil
 }
 
@@ -122,7 +152,7 @@ func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Foun
 	f := sandbox.Found{
 		Ref:        ref,
 		ShortID:    s.ID[:12],
-		RootTaskID: s.Labels[labelSession],
+		RootTaskID: p.claimed(s.Labels),
 		Instance:   s.Labels[labelInstance],
 		Image:      s.Image,
 		CreatedAt:  time.Unix(s.Created, 0),
@@ -131,6 +161,26 @@ func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Foun
 		f.Condition = condition(&container.State{Status: s.State, Running: true})
 		return f, nil
 	}
-	f.Condition, err = p.observe(ctx, s.ID)
+	f.Condition, err = p.observe(ctx, spot{id: s.ID})
 	return f, err
+}
+
+// claimed returns the session that a container was made for, where this data
+// directory says the same as the labels. A directory that was copied or brought
+// back from a backup has the instance of another one, which may be alive: what
+// that has made since is nobody's to judge here. What is no sandbox, but was made
+// for a moment on the way to one, has no directory and holds nothing.
+func (p *Provider) claimed(labels map[string]string) string {
+	if labels[labelSandbox] == "" {
+		return labels[labelSession]
+	}
+	b, err := p.box(labels[labelSandbox])
+	if err != nil {
+		return ""
+	}
+	note, ok := b.read()
+	if !ok || note.Session != labels[labelSession] {
+		return ""
+	}
+	return note.Session
 }

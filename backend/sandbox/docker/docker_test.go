@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,13 @@ var testSecret = []byte("a secret of the tests")
 // directory and an instance of its own.
 func newProvider(t *testing.T, dataDir, instance string) *Provider {
 	t.Helper()
-	p, err := New(Options{DataDir: dataDir, Instance: instance, Secret: testSecret, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return newProviderOn(t, Options{}, dataDir, instance)
+}
+
+// newProviderOn is newProvider on another engine, or by another way.
+func newProviderOn(t *testing.T, o Options, dataDir, instance string) *Provider {
+	t.Helper()
+	p, err := New(Options{Host: o.Host, ByExec: o.ByExec, DataDir: dataDir, Instance: instance, Secret: testSecret, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +89,27 @@ func leftOf(t *testing.T, p *Provider) []string {
 }
 
 func TestProvider(t *testing.T) {
-	engine := ownProvider(t).engine
+	testProvider(t, Options{}, ownProvider(t))
+}
+
+// The same holds where guests are reached through the engine.
+func TestProvider_byExec(t *testing.T) {
+	testProvider(t, Options{ByExec: true}, ownProvider(t))
+}
+
+func testProvider(t *testing.T, o Options, own *Provider) {
+	engine := own.engine
 	id := func(h sandbox.Handle) string { return h.SandboxID }
 	providertest.Test(t, providertest.Harness{
 		New: func(t *testing.T, dataDir, instance string) sandbox.Provider {
-			return newProvider(t, dataDir, instance)
+			return newProviderOn(t, o, dataDir, instance)
 		},
 		Secret: testSecret,
-		Spec:   func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
+		NoPath: func(name string) bool { // podman's API, which makes one text of a mount
+			f := own.facts.Load()
+			return f != nil && f.podman && strings.ContainsAny(name, `,"`)
+		},
+		Spec: func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
 		Kill: func(t *testing.T, h sandbox.Handle) {
 			t.Helper()
 			ended, failed := engine.ContainerWait(t.Context(), id(h), container.WaitConditionNextExit)
@@ -118,7 +138,7 @@ func TestProvider(t *testing.T) {
 		},
 		Left: func(t *testing.T, dataDir, instance string) []string {
 			t.Helper()
-			p, err := New(Options{DataDir: dataDir, Instance: instance})
+			p, err := New(Options{Host: o.Host, DataDir: dataDir, Instance: instance})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,4 +146,29 @@ func TestProvider(t *testing.T) {
 			return leftOf(t, p)
 		},
 	})
+}
+
+// A data directory that was copied has the instance of another one. What that has
+// made since is listed as nobody's, so that it is not reaped.
+func TestList_copiedDirectory(t *testing.T) {
+	p := ownProvider(t)
+	h := mustAllocate(t, p, sandbox.Spec{Workspace: t.TempDir(), User: "root"})
+	sessions := func(p *Provider) (sessions []string) {
+		found, err := p.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Ref.ID() == h.SandboxID {
+				sessions = append(sessions, f.RootTaskID)
+			}
+		}
+		return sessions
+	}
+	if got := sessions(p); !slices.Equal(got, []string{"root"}) {
+		t.Errorf("its own directory lists it as of %q", got)
+	}
+	if got := sessions(newProvider(t, t.TempDir(), p.opts.Instance)); !slices.Equal(got, []string{""}) {
+		t.Errorf("another directory lists it as of %q, want of nobody", got)
+	}
 }

@@ -1,10 +1,9 @@
 package docker
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +12,9 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -72,7 +73,7 @@ func (s *stubEngine) serve(w http.ResponseWriter, r *http.Request) {
 	version, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v"), "/")
 	if len(version) != 4 || version > s.newest || version < s.oldest {
 		w.WriteHeader(http.StatusBadRequest)
-		io.WriteString(w, `{"message":"client version `+version+` is too new or too old"}`)
+		io.WriteString(w, `{"message":"client version `+version+` is too new or too old. Supported API versions are `+s.oldest+` to `+s.newest+`"}`)
 		return
 	}
 	if h := s.handle["/"+path]; h != nil {
@@ -108,53 +109,66 @@ func stubRef(t *testing.T, p *Provider) sandbox.Ref {
 	return r
 }
 
-func TestPing_negotiatesBeforeTheFirstRequest(t *testing.T) {
-	for _, test := range []struct{ name, newest, oldest, want string }{
-		{"old engine", "1.41", "1.12", "1.41"},
-		{"new engine", "1.51", "1.44", "1.51"},
-		{"newer than the client", "1.99", "1.44", "1.51"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			stub := &stubEngine{newest: test.newest, oldest: test.oldest}
-			p := stubProvider(t, stub.start(t))
-			info, err := p.Ping(t.Context())
+// hangingEngine returns the address of an engine that takes connections and never
+// answers.
+func hangingEngine(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hang") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan struct{})
+	go func() {
+		defer close(taken)
+		for {
+			c, err := l.Accept()
 			if err != nil {
-				t.Fatal(err)
+				return
 			}
-			if info.APIVersion != test.want || info.Version != "stub" || info.Arch != "amd64" || !info.Rootless || !info.Remapped {
-				t.Errorf("Ping = %+v", info)
-			}
-			if info.Endpoint == "" || info.Why != "the docker host setting" {
-				t.Errorf("endpoint %q, because of %q", info.Endpoint, info.Why)
-			}
-			for _, path := range stub.paths {
-				if path != "/_ping" && !strings.HasPrefix(path, "/v"+test.want+"/") {
-					t.Errorf("a request went to %s", path)
-				}
+			defer c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-taken
+		os.RemoveAll(dir)
+	})
+	return "unix://" + l.Addr().String()
+}
+
+// Asking a hanging engine how it is, again and again, keeps nothing.
+func TestHangingEngine_probes(t *testing.T) {
+	p := stubProvider(t, hangingEngine(t))
+	before := runtime.NumGoroutine()
+	var probes sync.WaitGroup
+	begun := time.Now()
+	for range 100 {
+		probes.Go(func() {
+			if err := p.Probe(t.Context()); !errors.Is(err, sandbox.ErrNoWall) || !strings.Contains(err.Error(), "did not answer in time") {
+				t.Errorf("Probe = %v", err)
 			}
 		})
 	}
-}
-
-func TestPing_namesAForcedVersion(t *testing.T) {
-	t.Setenv("DOCKER_API_VERSION", "1.99")
-	p := stubProvider(t, (&stubEngine{newest: "1.41", oldest: "1.12"}).start(t))
-	_, err := p.Ping(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "1.99") || !strings.Contains(err.Error(), "1.41") || !strings.Contains(err.Error(), "DOCKER_API_VERSION") {
-		t.Errorf("Ping = %v", err)
+	probes.Wait()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("they took %v", took)
+	}
+	p.Close()
+	after := runtime.NumGoroutine()
+	for deadline := time.Now().Add(5 * time.Second); after > before && time.Now().Before(deadline); after = runtime.NumGoroutine() {
+		time.Sleep(10 * time.Millisecond) // connections end in the background
+	}
+	if after > before {
+		t.Errorf("%d goroutines after 100 probes, %d before", after, before)
 	}
 }
 
 func TestHangingEngine(t *testing.T) {
-	stub := &stubEngine{}
-	host := stub.start(t) // for its directory
-	path := filepath.Join(filepath.Dir(strings.TrimPrefix(host, "unix://")), "hang.sock")
-	l, err := net.Listen("unix", path) // takes connections and never answers
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	p := stubProvider(t, "unix://"+path)
+	p := stubProvider(t, hangingEngine(t))
 	for _, test := range []struct {
 		name string
 		do   func(*testing.T) error
@@ -253,61 +267,44 @@ func TestAnswersOfAnEngine(t *testing.T) {
 	}
 }
 
-func sha256hex(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
-
-func TestFindEndpoint(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("DOCKER_CONFIG", "")
-	t.Setenv("DOCKER_HOST", "")
-	t.Setenv("DOCKER_CONTEXT", "")
-	write := func(path, body string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(home, ".docker", "contexts", "meta", sha256hex("mine"), "meta.json"), `{"Name":"mine","Endpoints":{"docker":{"Host":"unix:///tmp/x y/d.sock"}}}`)
-	write(filepath.Join(home, ".docker", "contexts", "meta", sha256hex("far"), "meta.json"), `{"Endpoints":{"docker":{"Host":"ssh://me@far"}}}`)
-
-	for _, test := range []struct {
-		name, setting, host, context, config string
-		want, why, fault                     string
-	}{
-		{name: "default", want: "unix:///var/run/docker.sock", why: "default socket"},
-		{name: "current context", config: "mine", want: "unix:///tmp/x y/d.sock", why: "current docker context (mine)"},
-		{name: "DOCKER_CONTEXT wins over it", config: "far", context: "mine", want: "unix:///tmp/x y/d.sock", why: "DOCKER_CONTEXT (mine)"},
-		{name: "DOCKER_HOST wins over that", context: "far", host: "unix:///h.sock", want: "unix:///h.sock", why: "DOCKER_HOST"},
-		{name: "the setting wins over all", setting: "unix:///s.sock", host: "unix:///h.sock", want: "unix:///s.sock", why: "setting"},
-		{name: "unknown context", context: "nope", fault: "DOCKER_CONTEXT (nope) does not exist"},
-		{name: "no scheme", host: "/var/run/docker.sock", fault: "DOCKER_HOST"},
-		{name: "ssh", context: "far", fault: "ssh"},
-		{name: "another machine", host: "tcp://192.0.2.1:2375", fault: "another machine"},
-		{name: "loopback", host: "tcp://127.0.0.1:2375", want: "tcp://127.0.0.1:2375", why: "DOCKER_HOST"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Setenv("DOCKER_HOST", test.host)
-			t.Setenv("DOCKER_CONTEXT", test.context)
-			write(filepath.Join(home, ".docker", "config.json"), `{"currentContext":"`+test.config+`"}`)
-			got, err := findEndpoint(test.setting)
-			if test.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), test.fault) {
-					t.Errorf("findEndpoint = %v, %v; want a fault of %q", got, err, test.fault)
+// An engine that hangs in the middle of an allocation ends it in time, wherever it
+// hangs.
+func TestAllocate_hangingEngine(t *testing.T) {
+	for _, at := range []string{"/images/stub:1/json", "/containers/create", "/containers/" + someID + "/start"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := func(body string) http.HandlerFunc {
+					return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
 				}
-				return
-			}
-			if err != nil || got.host != test.want || !strings.Contains(got.why, test.why) {
-				t.Errorf("findEndpoint = %+v, %v; want %q because of %q", got, err, test.want, test.why)
-			}
-			if _, err := sandbox.EncodeRef(got.baseURL(), someID); err != nil {
-				t.Error(err)
-			}
+				stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+					"/images/stub:1/json": answer(`{"Id":"sha256:00","Os":"linux","Architecture":"amd64"}`),
+					"/containers/json":    answer("[]"),
+					"/containers/create":  answer(`{"Id":"` + someID + `"}`),
+				}}
+				var hangs atomic.Bool
+				stub.around = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					if strings.HasSuffix(r.URL.Path, at) {
+						hangs.Store(true)
+					}
+					if hangs.Load() {
+						io.Copy(io.Discard, r.Body) // a server sees the client go only after it
+						<-r.Context().Done()
+						return
+					}
+					next.ServeHTTP(w, r)
+				}
+				p, _ := inBubble(t, stub)
+				p.log = slog.New(slog.DiscardHandler)
+				p.probed.Store(true) // this engine mounts nothing at all
+				begun := time.Now()
+				_, err := p.Allocate(t.Context(), "root", sandbox.Spec{Workspace: t.TempDir()})
+				if !errors.Is(err, sandbox.ErrUnreachable) || !hangs.Load() || time.Since(begun) > 30*time.Second {
+					t.Errorf("Allocate = %v after %v", err, time.Since(begun))
+				}
+				if boxes, _ := filepath.Glob(filepath.Join(p.boxes(), "*")); len(boxes) > 0 {
+					t.Errorf("left behind: %q", boxes)
+				}
+			})
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -44,12 +45,21 @@ type plan struct {
 	gid     int
 	limits  sandbox.Resources
 	mounts  []sandbox.Mount
+	placed  []sandbox.Mount // the same by the engine's names
 	network container.NetworkMode
 	relay   string // where the guest listens for what goes out by the host; "" for nowhere
 	env     []string
 	home    home
 	asRoot  bool
 	facts   *facts
+
+	wire   string
+	server *served // how it would be spoken to; nil where the Spec rules that out
+	serves *served // nil for a guest of ours as the first process
+	maybe  bool    // the image may serve the API: it exposes the port
+
+	byExec   bool // the guest is copied in, and reached through the engine
+	ownPlace bool // the workdir is the container's own
 }
 
 // home says where the HOME of commands lies. It survives a stop in any case.
@@ -61,8 +71,8 @@ const (
 	homeMounted             // one of the Spec's own mounts
 )
 
-// plan checks all of a Spec and makes nothing.
-func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (plan, error) {
+// outline checks all of a Spec but what its image says, and makes nothing.
+func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) (plan, error) {
 	if root == "" {
 		return plan{}, errors.New("allocate: the root task has no id")
 	}
@@ -73,8 +83,18 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if err != nil {
 		return plan{}, err
 	}
+	if err := p.checkAPI(); err != nil {
+		return plan{}, err
+	}
+	if err := p.checkMounts(spec); err != nil {
+		return plan{}, err
+	}
 	// Once more, now that it is known where the engine keeps its own files.
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(f))
+	if err != nil {
+		return plan{}, err
+	}
+	placed, err := p.place(spec, mounts, f)
 	if err != nil {
 		return plan{}, err
 	}
@@ -84,10 +104,13 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		workdir: path.Clean(spec.WorkdirOrDefault()),
 		user:    cmp.Or(spec.User, "host"),
 		mounts:  mounts,
+		placed:  placed,
 		network: "none",
 		asRoot:  spec.User == "root",
 		facts:   f,
+		byExec:  p.byExec(f),
 	}
+	pl.ownPlace = !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == pl.workdir })
 	switch spec.NetworkOrDefault() {
 	case sandbox.NetworkOpen:
 		pl.network = "bridge"
@@ -100,14 +123,23 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		}
 	}
 	slices.Sort(pl.env)
+	if pl.wire = spec.Wire; checkServed(spec) == nil {
+		pl.server = planServed(pl, spec)
+	}
 	if pl.limits, err = limits(spec.Resources, f.NCPU); err != nil {
 		return plan{}, err
 	}
-	img, err := p.findImage(ctx, pl.image)
-	if err != nil {
-		return plan{}, err
-	}
+	return pl, nil
+}
+
+// on completes an outline with the image that the engine has.
+func (p *Provider) on(ctx context.Context, pl plan, img image.InspectResponse) (_ plan, err error) {
 	pl.imageID, pl.arch = img.ID, img.Architecture
+	says, maybe := imageServes(img)
+	if pl.wire == sandbox.WireAIO || says {
+		pl.serves = pl.server
+	}
+	pl.maybe = maybe && pl.serves == nil && pl.server != nil
 	if pl.uid, pl.gid, err = workspaceOwner(pl); err != nil {
 		return plan{}, err
 	}
@@ -115,7 +147,10 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	case "root":
 		pl.uid, pl.gid = 0, 0
 	case "image":
-		user, err := p.imageUser(ctx, root, img)
+		if pl.serves != nil {
+			break // its own server knows
+		}
+		user, err := p.imageUser(ctx, pl.root, img)
 		if err != nil {
 			return plan{}, err
 		}
@@ -123,10 +158,12 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		pl.user = fmt.Sprintf("%d:%d", user.uid, user.gid)
 	}
 	switch us := os.Getuid(); {
-	case slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
+	case slices.ContainsFunc(pl.mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
 		pl.home = homeMounted
-	case us != 0 && us != pl.uid:
+	case pl.byExec, us != 0 && us != pl.uid:
 		pl.home = homeInside // what another user leaves in the box, we could not remove
+	case img.Config != nil && img.Config.Labels[labelSnapshotHome] != "":
+		pl.home = homeInside // it is in the image
 	}
 	return pl, nil
 }
@@ -139,8 +176,10 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if spec.Wall != "" && spec.Wall != sandbox.WallDocker {
 		return &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("%s is not the docker wall", spec.Wall)}
 	}
-	if spec.Wire != "" {
-		return &sandbox.FieldError{Field: "wire", Reason: fmt.Sprintf("%q is not available behind the docker wall; leave it empty", spec.Wire)}
+	if spec.Wire == sandbox.WireAIO {
+		if err := checkServed(spec); err != nil {
+			return err
+		}
 	}
 	if cmp.Or(spec.Image, p.opts.DefaultImage) == "" {
 		return &sandbox.FieldError{Field: "image", Reason: "is empty; name an image that the engine has (docker images)"}
@@ -153,9 +192,16 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if _, err := limits(spec.Resources, 0); err != nil {
 		return err
 	}
+	if err := p.checkMounts(spec); err != nil {
+		return err
+	}
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
 	if err != nil {
 		return err
+	}
+	if p.bindless() {
+		_, err := p.place(spec, mounts, nil)
+		return err // without a mount the workdir is the sandbox's own
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
 	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
@@ -188,7 +234,57 @@ func isVolumeName(s string) bool {
 	return len(s) >= 2
 }
 
-// findImage inspects an image that the engine has. It pulls nothing.
+// ownImages is how the names of images begin that Glovebox makes. No registry has
+// them.
+const ownImages = "glovebox/"
+
+// errNoImage is an image that the engine does not have.
+var errNoImage = errors.New("the engine does not have the image")
+
+// image inspects an image, after it was made or pulled where the engine does not
+// have it. One that it has makes no contact with a registry.
+func (p *Provider) image(ctx context.Context, ref string, report func(sandbox.Step)) (image.InspectResponse, error) {
+	img, err := p.findImage(ctx, ref)
+	if !errors.Is(err, errNoImage) {
+		return img, err
+	}
+	if ref == p.TinyImage() {
+		_, err = p.ImportTiny(ctx, func(step string) { report(sandbox.Step{Name: step, At: time.Now()}) })
+	} else {
+		err = p.Pull(ctx, ref, report)
+	}
+	if err != nil {
+		return img, err
+	}
+	return p.findImage(ctx, ref)
+}
+
+// checkImage finds the faults of an image's name and of the image, if the engine
+// has it: it is not known yet what a registry would say.
+func (p *Provider) checkImage(ctx context.Context, ref string) (img image.InspectResponse, there bool, err error) {
+	img, err = p.findImage(ctx, ref)
+	switch {
+	case !errors.Is(err, errNoImage):
+		return img, err == nil, err
+	case ref == p.TinyImage():
+		if _, err := staticBusybox(); err != nil {
+			return img, false, &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("%s cannot be made: %v", ref, err)}
+		}
+		return img, false, nil
+	case strings.HasPrefix(ref, ownImages):
+		return img, false, notBuilt(ref)
+	}
+	_, err = FullRef(ref)
+	return img, false, err
+}
+
+// notBuilt refuses an image that Glovebox makes and has not made.
+func notBuilt(ref string) error {
+	return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("%s is not on this engine; make it with glovebox image build", ref)}
+}
+
+// findImage inspects an image that the engine has. It pulls nothing: the error
+// wraps errNoImage where there is none.
 func (p *Provider) findImage(ctx context.Context, ref string) (image.InspectResponse, error) {
 	fault := func(format string, args ...any) error {
 		return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf(format, args...)}
@@ -197,10 +293,8 @@ func (p *Provider) findImage(ctx context.Context, ref string) (image.InspectResp
 		return p.engine.ImageInspect(ctx, ref)
 	})
 	switch {
-	case cerrdefs.IsNotFound(err) && strings.HasPrefix(ref, "glovebox/"):
-		return img, fault("%s is not on this engine; make it with glovebox image build", ref)
 	case cerrdefs.IsNotFound(err):
-		return img, fault("%s is not on this engine; get it with docker pull %s", ref, ref)
+		return img, fmt.Errorf("%s: %w", ref, errNoImage)
 	case cerrdefs.IsInvalidArgument(err):
 		return img, fault("%q is not the name of an image", ref)
 	case err != nil:
@@ -227,6 +321,9 @@ func workspaceOwner(pl plan) (uid, gid int, err error) {
 		}
 		return int(st.Uid), int(st.Gid), nil
 	}
+	if pl.ownPlace {
+		return ordinary, ordinary, nil
+	}
 	return 0, 0, nil
 }
 
@@ -252,15 +349,14 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
 	}
+	if pl.byExec {
+		mounts = nil
+	}
 	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
-	for _, m := range pl.mounts {
-		kind := mount.TypeBind
-		if m.Kind == sandbox.Volume {
-			kind = mount.TypeVolume
-		}
-		mounts = append(mounts, mount.Mount{Type: kind, Source: m.Source, Target: m.Target, ReadOnly: m.Mode == sandbox.ReadOnly})
+	for _, m := range pl.placed {
+		mounts = append(mounts, engineMount(m))
 	}
 	return mounts
 }
