@@ -48,6 +48,7 @@ func TestHands(t *testing.T) {
 				if held.Viewer != "ann" {
 					t.Errorf("held by %q", held.Viewer)
 				}
+				<-time.After(time.Millisecond) // a model takes longer to try again
 			case errors.Is(err, control.ErrLook):
 				agent.Screenshot(ctx, browser.Shot{JPEG: true})
 			}
