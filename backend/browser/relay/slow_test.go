@@ -40,7 +40,6 @@ type stage struct {
 
 func newStage(t testing.TB, size int) *stage {
 	s := &stage{t: t, acked: map[int64]bool{}, image: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, size))}
-	end := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -52,7 +51,7 @@ func newStage(t testing.TB, size int) *stage {
 		s.mu.Unlock()
 		s.serve(r.Context(), ws)
 	}))
-	t.Cleanup(func() { close(end); srv.Close() })
+	t.Cleanup(srv.Close)
 	s.dial = devtools.Endpoint{URL: "ws" + strings.TrimPrefix(srv.URL, "http")}.Dial
 	return s
 }
@@ -206,7 +205,14 @@ func TestRelay_slowViewers(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
+	// A machine that is busy with something else is not the viewers' fault: the best
+	// of three counts.
 	beside := rate()
+	for range 2 {
+		if beside < alone*8/10 {
+			beside = max(beside, rate())
+		}
+	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	cancel()
@@ -215,7 +221,7 @@ func TestRelay_slowViewers(t *testing.T) {
 	if alone < 20 {
 		t.Skipf("this machine is too busy to tell: %d frames of 60 came through with nobody slow", alone)
 	}
-	if beside < alone*7/10 {
+	if beside < alone*8/10 {
 		t.Errorf("a good viewer got %d frames beside slow ones, %d alone", beside, alone)
 	}
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 32<<20 {
