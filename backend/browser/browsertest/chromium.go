@@ -110,7 +110,7 @@ func start() (*Chromium, error) {
 		"--disable-gpu", "--no-first-run", "--no-default-browser-check", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-quic", "--site-per-process",
 		"--window-size=1280,720", "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = attributes()
 	said, err := cmd.StderrPipe()
 	if err != nil {
