@@ -22,8 +22,16 @@ func (a *Agent) Click(ctx context.Context, at At) (Look, error) {
 		down, up := mouse, mouse
 		down.Type, down.Buttons = input.DispatchMouseEventTypeMousePressed, 1
 		up.Type = input.DispatchMouseEventTypeMouseReleased
+		if err := c.eval(ctx, to.frame, nil, "guard", to.ref); err != nil {
+			return fmt.Errorf("click %v: %w", at, err)
+		}
 		if err := c.post(ctx, command{"Input.dispatchMouseEvent", down}, command{"Input.dispatchMouseEvent", up}); err != nil {
 			return fmt.Errorf("click %v: %w", at, err)
+		}
+		// A page that the click led away from, or to a dialog, does not say.
+		var met string
+		if c.tab.Dialog() == nil && to.frame.Eval(ctx, script, &met, "met") == nil && met == "miss" {
+			return fmt.Errorf("click %v: it moved away from under the pointer, and nothing was clicked: %w", at, ErrMoving)
 		}
 		c.say("Clicked %s.", to.what)
 		c.settle(ctx)

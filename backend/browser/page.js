@@ -201,6 +201,32 @@
 		const hit = at(x, y), label = f.e && labelOf(f.e);
 		return !f.error && !!hit && (contains(f.e, hit) || !!label && contains(label, hit));
 	};
+	// guard keeps a click from everything but the element: what moves away under the
+	// pointer in the last moment is missed, and nothing else is hit. met ends it and
+	// tells what happened.
+	let guarded = null;
+	const guard = ref => {
+		met();
+		const f = find(ref);
+		if (f.error) return;
+		const kinds = ['pointerdown', 'mousedown', 'pointerup', 'mouseup', 'click'], label = labelOf(f.e);
+		const g = {verdict: '', end: () => { for (const k of kinds) removeEventListener(k, see, true); }};
+		const see = e => {
+			if (!e.isTrusted) return;
+			const hit = e.composedPath()[0];
+			if (!g.verdict) g.verdict = hit instanceof Node && (contains(f.e, hit) || (label && contains(label, hit))) ? 'hit' : 'miss';
+			if (g.verdict === 'miss') { e.preventDefault(); e.stopImmediatePropagation(); }
+		};
+		for (const k of kinds) addEventListener(k, see, true);
+		setTimeout(g.end, 5000);
+		guarded = g;
+	};
+	const met = () => {
+		const g = guarded;
+		guarded = null;
+		g?.end();
+		return g?.verdict ?? '';
+	};
 	// through maps a point of a frame to the document around it. this is the
 	// element that shows the frame.
 	const through = async (e, x, y) => {
@@ -361,5 +387,5 @@
 		if (document.body) visit(document.body);
 		return {html: out.join(''), cut, title: clean(document.title, 200)};
 	};
-	return {look, exists, focus, aim, still, through, fill, valueOf, select, scroll, has, pick, upload, html};
+	return {look, exists, focus, aim, still, guard, met, through, fill, valueOf, select, scroll, has, pick, upload, html};
 })()
