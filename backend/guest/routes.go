@@ -35,6 +35,11 @@ func (g *Guest) routes() http.Handler {
 	mux.HandleFunc("DELETE "+wire.PathTerminal, g.closeTerminal)
 	mux.HandleFunc("GET "+wire.PathView, g.viewTerminal)
 
+	mux.HandleFunc("GET "+wire.PathBrowser, g.sayBrowser)
+	mux.HandleFunc("POST "+wire.PathBrowserStart, g.startBrowser)
+	mux.HandleFunc("POST "+wire.PathBrowserStop, g.stopBrowser)
+	mux.HandleFunc("GET "+wire.PathCDP, g.openCDP)
+
 	if g.relay != nil {
 		mux.HandleFunc("GET "+wire.PathRelay, g.openRelay)
 	}

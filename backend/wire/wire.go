@@ -49,6 +49,11 @@ const (
 
 	PathRelay = "/v1/relay" // GET, an upgrade to ProtocolRelay; the last one counts
 
+	PathBrowser      = "/v1/browser"       // GET → Browser
+	PathBrowserStart = "/v1/browser/start" // POST → Browser, when it answers
+	PathBrowserStop  = "/v1/browser/stop"  // POST → Browser, when nothing of it is left
+	PathCDP          = "/cdp"              // GET, a WebSocket of CDP messages; starts the browser
+
 	PathRead     = "/v1/files/read"     // POST execenv.ReadRequest → execenv.ReadResult
 	PathWrite    = "/v1/files/write"    // POST execenv.WriteRequest → execenv.WriteResult
 	PathEdit     = "/v1/files/edit"     // POST execenv.EditRequest → execenv.EditResult
