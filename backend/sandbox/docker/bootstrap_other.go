@@ -1,0 +1,14 @@
+//go:build !linux
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// bootstrapDebian needs Linux: packages run their own programs.
+func bootstrapDebian(context.Context, func(step string)) (io.ReadCloser, error) {
+	return nil, errors.New("an image is made of packages on Linux alone; let the engine reach a registry")
+}
