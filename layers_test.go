@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"backend/session"},
 	{"backend/agent"},
 	{"backend/tools"},
-	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/egress", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
+	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/execenv/aio", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/sandbox/remote", "backend/egress", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},
 	{"backend/guest/process", "backend/guest/journal", "backend/guest/chromium", "backend/files", "backend/sandbox/mountcheck"},
@@ -50,7 +50,7 @@ var only = map[string]string{
 }
 
 // apart are suites and generators: they serve tests, and may import what they test.
-var apart = []string{"backend/execenv/envtest", "backend/sandbox/providertest", "backend/llm/llmtest", "backend/httpapi/internal", "build/lazylink"}
+var apart = []string{"backend/execenv/envtest", "backend/execenv/aio/aiotest", "backend/sandbox/providertest", "backend/llm/llmtest", "backend/httpapi/internal", "build/lazylink"}
 
 type listed struct {
 	ImportPath string

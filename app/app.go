@@ -4,14 +4,18 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +30,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/mountcheck"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/namespace"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/remote"
 	"github.com/glovebox-dev/glovebox/backend/session"
 	"github.com/glovebox-dev/glovebox/backend/store"
 	"github.com/glovebox-dev/glovebox/backend/stream"
@@ -36,10 +41,16 @@ import (
 // Options say which server to build.
 type Options struct {
 	DataDir string // absolute
-	Addr    string // to listen on; loopback
+	Addr    string // to listen on; loopback, unless Expose is set
+	Expose  string // http://HOST:PORT that people reach the server by from elsewhere; "" for nobody
 	Config  config.Config
 	Window  httpapi.Window // that shows the server; nil for none
-	Log     *slog.Logger
+
+	// Host is what a program that embeds the server says about where tools run. It
+	// goes before what Config says of the same.
+	Host session.HostConfig
+
+	Log *slog.Logger
 }
 
 // App is one server over one data directory. It is made by New, lives in Run
@@ -53,8 +64,13 @@ type App struct {
 	hub      *stream.Hub
 	docker   *docker.Provider
 	images   *images
+	places   *containers
 	bwrap    *namespace.Provider
 	egress   *egress.Proxy
+	hosts    session.HostConfig // Options.Host and the configuration
+	aio      *aioServers
+	remote   *remote.Provider
+	binder   *placeBinder
 	lifetime *lifetime.Manager
 	local    *localBinder
 	host     *local.Env // what a sandbox is compared with
@@ -88,7 +104,7 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 	if err = a.build(); err != nil {
 		return a, err
 	}
-	if a.listener, err = listen(o.Addr); err != nil {
+	if a.listener, err = listen(o.Addr, o.Expose); err != nil {
 		return a, err
 	}
 	return a, a.lock.SetURL(a.URL())
@@ -98,7 +114,7 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 func (a *App) build() error {
 	var err error
 	a.docker, err = docker.New(docker.Options{
-		Host: a.o.Config.Docker.Host, DataDir: a.o.DataDir, Instance: a.identity.instance,
+		Host: a.o.Config.Docker.Host, PathMap: a.o.Config.Docker.PathMap, DataDir: a.o.DataDir, Instance: a.identity.instance,
 		Secret: a.identity.secret, Version: Version, Log: a.log,
 	})
 	if err != nil {
@@ -111,18 +127,29 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.hosts, a.aio = hostConfig(a.o.Host, a.o.Config), &aioServers{log: a.log}
+	a.remote = a.newRemote()
+	providers := map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: a.docker, sandbox.WallNamespace: a.bwrap, sandbox.WallRemote: a.remote}
+	if own := a.hosts.SandboxProvider; own != nil {
+		providers[a.hosts.SandboxSpec.Wall] = own
+	}
 	a.egress = egress.New(egress.Options{
 		Decided: func(root string, d egress.Decision) { a.sessions.EgressDecided(root, d) },
 		Ended:   func(root string, d egress.Decision) { a.sessions.EgressEnded(root, d) },
-		Own:     a.own, Log: a.log,
+		Own:     a.own, Dial: a.wayOut(), Log: a.log,
 	})
 	a.lifetime = lifetime.New(lifetime.Options{
 		Egress:    a.egress,
-		Providers: map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: a.docker, sandbox.WallNamespace: a.bwrap},
+		Providers: providers,
 		Ledger:    a.store,
 		Secret:    a.identity.secret,
 		Log:       a.log,
 		Observe: func(root string, r sandbox.Record, c sandbox.Condition, detail string) {
+			if !c.Value.Owned() || c.Value == sandbox.StateLost {
+				if err := a.binder.forget(root); err != nil {
+					a.log.Warn("close a sandbox's backend", "session", root, "err", err)
+				}
+			}
 			a.sessions.Observe(root, r, c, detail)
 		},
 	})
@@ -130,21 +157,28 @@ func (a *App) build() error {
 	if a.host, err = local.New(local.Options{Workspace: a.o.DataDir, Log: a.log}); err != nil {
 		return err
 	}
-	sandboxed := container.New(container.Options{Channels: a.lifetime})
+	sandboxed := &placeBinder{
+		lifetime: a.lifetime, servers: a.aio, host: a.hosts,
+		guest: container.New(container.Options{Channels: a.lifetime, Preamble: a.hosts.SandboxExecPreamble}),
+	}
+	a.binder = sandboxed
 	router := execenv.NewRouter(map[string]execenv.Binder{
 		string(sandbox.WallDocker):    sandboxed,
 		string(sandbox.WallNamespace): sandboxed,
+		string(sandbox.WallRemote):    sandboxed,
 		string(sandbox.WallLocal):     a.local,
 	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.o.Config.Spec()},
+		HostConfig: a.hosts,
+		Default:    session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec()},
 	})
+	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
 	assets, built := frontend.Assets()
 	a.server = httpapi.New(httpapi.Options{
-		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token),
-		About: a.about, Doctor: a.doctor, Images: a.images,
+		Sessions: a.sessions, Hub: a.hub, Token: httpapi.NewToken(a.identity.token), Hosts: a.exposed(),
+		About: a.about, Doctor: a.doctor, Images: a.images, Containers: a.places,
 		Home: home(), Workspace: func(dir string) error {
 			return mountcheck.CheckWorkspace(dir, mountcheck.Private(a.o.DataDir))
 		},
@@ -154,8 +188,35 @@ func (a *App) build() error {
 	return nil
 }
 
-// URL returns the address of the server, without its token.
-func (a *App) URL() string { return "http://" + a.listener.Addr().String() }
+// URL returns the address of the server on this machine, without its token.
+func (a *App) URL() string {
+	addr := a.listener.Addr().String()
+	if tcp, ok := a.listener.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + addr
+}
+
+// shown returns the address that people open.
+func (a *App) shown() string { return cmp.Or(a.o.Expose, a.URL()) }
+
+// wayOut is how what a sandbox sends leaves this machine: straight when nil, or
+// by the proxy of the configuration.
+func (a *App) wayOut() func(ctx context.Context, network, address string) (net.Conn, error) {
+	proxy, ok := strings.CutPrefix(a.o.Config.Egress.Upstream, "http://")
+	if !ok {
+		return nil
+	}
+	return egress.Upstream(strings.TrimSuffix(proxy, "/"), nil)
+}
+
+// exposed are the Host values that are ours beside loopback's.
+func (a *App) exposed() []string {
+	if host, ok := strings.CutPrefix(a.o.Expose, "http://"); ok {
+		return []string{host}
+	}
+	return nil
+}
 
 // own is what no sandbox may reach, whatever it is allowed.
 func (a *App) own() []netip.AddrPort {
@@ -177,6 +238,7 @@ func (a *App) Run(ctx context.Context) error {
 	var below sync.WaitGroup
 	failed := make(chan error, 2) // one per sender
 	below.Go(func() { failed <- a.lifetime.Run(life) })
+	below.Go(func() { a.places.run(life) })
 	below.Go(func() { failed <- a.server.Serve(life, a.listener) })
 
 	ctx, stop := context.WithCancel(ctx)
@@ -219,6 +281,9 @@ func (a *App) quit(ctx context.Context) {
 		if v.Condition == nil || !v.Condition.Value.Owned() {
 			continue
 		}
+		if policy == "stop" && v.Created.Spec.Adopt != "" {
+			continue // the container is somebody else's
+		}
 		each.Go(func() {
 			how := lifetime.StopOnly
 			if policy == "release" {
@@ -252,6 +317,12 @@ func (a *App) close() error {
 	if a.sessions != nil {
 		a.sessions.FlushEgress()
 	}
+	if a.binder != nil {
+		errs = append(errs, a.binder.close())
+	}
+	if a.aio != nil {
+		errs = append(errs, a.aio.close())
+	}
 	if a.images != nil {
 		errs = append(errs, a.images.close())
 	}
@@ -271,13 +342,21 @@ func (a *App) close() error {
 }
 
 // listen opens a listener on a loopback address: the API is not meant for others.
-func listen(addr string) (net.Listener, error) {
+// On another one it listens where expose says by which address people come, as
+// where the server runs in a container: whoever reaches that needs the token, and
+// has to ask for this very address.
+func listen(addr, expose string) (net.Listener, error) {
+	if expose != "" {
+		if u, err := url.Parse(expose); err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Host+u.Path != strings.TrimPrefix(expose, "http://") || u.Path != "" || u.User != nil {
+			return nil, &sandbox.FieldError{Field: "expose", Reason: fmt.Sprintf("%q is not http://HOST:PORT", expose)}
+		}
+	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not HOST:PORT", addr)}
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not a loopback address; choose 127.0.0.1", host)}
+	if ip := net.ParseIP(host); expose == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not a loopback address; choose 127.0.0.1, or say with --expose by which address people come", host)}
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

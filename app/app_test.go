@@ -2,16 +2,19 @@ package app
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/store"
 )
 
 func TestListen_loopbackOnly(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0", "example.com:0", "127.evil.com:0", "nonsense"} {
-		l, err := listen(addr)
+		l, err := listen(addr, "")
 		if err == nil {
 			l.Close()
 		}
@@ -20,12 +23,55 @@ func TestListen_loopbackOnly(t *testing.T) {
 		}
 	}
 	for _, addr := range []string{"127.0.0.1:0", "localhost:0"} {
-		l, err := listen(addr)
+		l, err := listen(addr, "")
 		if err != nil {
 			t.Errorf("listen(%q) = %v", addr, err)
 			continue
 		}
 		l.Close()
+	}
+}
+
+// Beyond loopback it listens only where somebody says by which address people
+// come, and that is the one other address that it answers to.
+func TestListen_expose(t *testing.T) {
+	for _, bad := range []string{"127.0.0.1:80", "https://h:1", "http://", "http://h:1/", "http://u:p@h:1", "http://h:1/x", "http://h:1?x"} {
+		l, err := listen("127.0.0.1:0", bad)
+		if err == nil {
+			l.Close()
+		}
+		if field := new(sandbox.FieldError); !errors.As(err, &field) || field.Field != "expose" {
+			t.Errorf("listen with expose %q = %v, want a fault of expose", bad, err)
+		}
+	}
+	data := dataDir(t)
+	cmd := glovebox("serve", "--json", "--no-open", "--addr", "0.0.0.0:0", "--expose", "http://box.test:9000", "--data", data)
+	s := startCommand(t, data, cmd)
+	if s.base != "http://box.test:9000" {
+		t.Errorf("the ready line says %s", s.base)
+	}
+	owner, ok := store.Peek(data)
+	if !ok || !strings.HasPrefix(owner.URL, "http://127.0.0.1:") {
+		t.Fatalf("the lock says %+v", owner)
+	}
+	s.base = owner.URL // as verbs find it
+	_, port, _ := strings.Cut(strings.TrimPrefix(owner.URL, "http://"), ":")
+	for host, want := range map[string]int{
+		"box.test:9000": 401, "127.0.0.1:" + port: 401, "box.test:" + port: 421, "0.0.0.0:" + port: 421, "evil.test:9000": 421, "box.test": 421,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", owner.URL+"/api/v1/sessions", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("Host %s without a token: %d, want %d", host, answer.StatusCode, want)
+		}
 	}
 }
 

@@ -198,8 +198,8 @@ func (c *cli) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: level}))
 }
 
-// newApp builds the server of the data directory.
-func (c *cli) newApp(ctx context.Context, addr string, window httpapi.Window) (*App, error) {
+// newApp builds the server of the data directory; expose is as in Options.
+func (c *cli) newApp(ctx context.Context, addr, expose string, window httpapi.Window) (*App, error) {
 	dir, err := c.data()
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (c *cli) newApp(ctx context.Context, addr string, window httpapi.Window) (*
 	if addr == "" {
 		addr = defaultAddr
 	}
-	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Config: cfg, Window: window, Log: c.logger()})
+	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Expose: expose, Config: cfg, Window: window, Log: c.logger()})
 	if err != nil {
 		return nil, asUsage(err)
 	}
@@ -234,7 +234,7 @@ func (c *cli) connect(ctx context.Context) (client *apiClient, close func() erro
 		client, err := newClient(owner.URL, dir)
 		return client, func() error { return nil }, err
 	}
-	app, err := c.newApp(ctx, "127.0.0.1:0", nil)
+	app, err := c.newApp(ctx, "127.0.0.1:0", "", nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -119,7 +119,7 @@ func (m *images) Build(image string) (httpapi.Build, error) {
 	ctx, cancel := context.WithCancel(m.life)
 	b := &build{
 		Build: httpapi.Build{
-			Image: image, Ref: m.docker.TinyImage(), State: httpapi.BuildRunning, Step: "ask the engine",
+			Kind: httpapi.KindBuild, Image: image, Ref: m.docker.TinyImage(), State: httpapi.BuildRunning, Step: "ask the engine",
 			Log: []string{}, StartedAt: time.Now().UTC(),
 		},
 		cancel: cancel,
@@ -170,6 +170,11 @@ func (b *build) note(line string) {
 	if over := len(b.Log) - logLines; over > 0 {
 		b.Log = slices.Delete(b.Log, 0, over)
 	}
+}
+
+// Remove implements httpapi.Imager.
+func (m *images) Remove(ctx context.Context, image string) error {
+	return m.docker.RemoveImage(ctx, image)
 }
 
 // Cancel implements httpapi.Imager.

@@ -48,7 +48,7 @@ func (c *cli) runCommand() *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.wall, "wall", "", "docker, namespace, or local (no isolation); the default never is local")
+	fl.StringVar(&f.wall, "wall", "", "docker, namespace, local (no isolation), or the URL of a sandbox that is there already; the default never is local")
 	fl.StringVar(&f.image, "image", "", "image of the docker wall")
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
 	fl.StringVar(&f.model, "model", "", modelForms+" (default as configured, else demo)")
@@ -72,6 +72,9 @@ func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
 			Wall: sandbox.Wall(f.wall), Image: f.image, User: f.user,
 			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network), Allow: f.allow}, Resources: f.resources,
 		},
+	}
+	if isURL(f.wall) {
+		r.Spec.Wall, r.Spec.BaseURL = sandbox.WallRemote, f.wall
 	}
 	if r.Goal == "" {
 		r.Goal = "Show what you can do."

@@ -17,6 +17,7 @@ import (
 
 type serveFlags struct {
 	addr   string
+	expose string
 	noOpen bool
 	json   bool
 }
@@ -30,13 +31,14 @@ func (c *cli) serveCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), f) },
 	}
 	cmd.Flags().StringVar(&f.addr, "addr", "", "address to listen on (default "+defaultAddr+")")
+	cmd.Flags().StringVar(&f.expose, "expose", "", "allow an --addr beyond loopback, as in a container, and answer to this address: http://HOST:PORT as people open it; whoever reaches it needs the token")
 	cmd.Flags().BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the ready line as JSON")
 	return cmd
 }
 
 func (c *cli) serve(ctx context.Context, f serveFlags) error {
-	app, err := c.newApp(ctx, f.addr, nil)
+	app, err := c.newApp(ctx, f.addr, f.expose, nil)
 	if err != nil {
 		return err
 	}
@@ -62,11 +64,11 @@ func (c *cli) serve(ctx context.Context, f serveFlags) error {
 func (c *cli) ready(app *App, wall sandbox.Wall, f serveFlags) error {
 	if f.json {
 		return json.NewEncoder(c.out).Encode(map[string]any{
-			"type": "ready", "url": app.URL(), "token_file": filepath.Join(app.o.DataDir, tokenFile),
+			"type": "ready", "url": app.shown(), "token_file": filepath.Join(app.o.DataDir, tokenFile),
 			"pid": os.Getpid(), "data": app.o.DataDir, "wall": wall,
 		})
 	}
-	_, err := fmt.Fprintf(c.out, "Glovebox is ready behind the %s wall: %s/#token=%s\n", wall, app.URL(), app.identity.token)
+	_, err := fmt.Fprintf(c.out, "Glovebox is ready behind the %s wall: %s/#token=%s\n", wall, app.shown(), app.identity.token)
 	return err
 }
 

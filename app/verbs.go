@@ -227,7 +227,58 @@ func (c *cli) post(ctx context.Context, session, verb string, body any, done str
 }
 
 func (c *cli) attachCommand() *cobra.Command {
-	return c.verb("attach", "Reconnect a session to its sandbox, and start that when it is stopped", "attached")
+	return &cobra.Command{
+		Use:   "attach SESSION|CONTAINER|URL",
+		Short: "Reconnect a session to its sandbox, or open one in a running container or at a URL",
+		Long: "With a session, reconnects it to its sandbox and starts that when it is stopped.\n" +
+			"With the name or id of a running container of the docker engine, opens a session in it:\n" +
+			"release takes the guest out again and leaves the container as it was found.\n" +
+			"With the URL of a guest or of an AIO server, opens a session there.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if isURL(args[0]) {
+				return c.attachURL(cmd.Context(), args[0])
+			}
+			return c.withClient(cmd.Context(), func(client *apiClient) error { return c.attach(cmd.Context(), client, args[0]) })
+		},
+	}
+}
+
+// attach reconnects a session, or where there is none of that name, adopts a
+// container.
+func (c *cli) attach(ctx context.Context, client *apiClient, name string) error {
+	var accepted httpapi.Accepted
+	var api *apiError
+	err := client.call(ctx, "POST", "/sessions/"+url.PathEscape(name)+"/attach", nil, &accepted)
+	if errors.As(err, &api) && api.Code == "unknown_session" {
+		if err := client.call(ctx, "POST", "/containers/"+url.PathEscape(name)+"/attach", httpapi.AttachRequest{Title: name}, &accepted); err != nil {
+			if errors.As(err, &api) && api.Code == "sandbox_lost" {
+				return fmt.Errorf("there is no session and no container %q; see glovebox ls and docker ps", name)
+			}
+			return err
+		}
+		err = client.follow(ctx, accepted.SessionID, 0, func(f httpapi.Frame) error {
+			seen := f.Sessions
+			if f.Session != nil {
+				seen = append(seen, *f.Session)
+			}
+			for _, v := range seen {
+				switch {
+				case v.ID != accepted.SessionID:
+				case v.Ref != "":
+					return errDone
+				case v.Suspended == task.TurnFailed:
+					return errors.New(v.Detail)
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "%s attached\n", accepted.SessionID)
+	return err
 }
 
 func (c *cli) startCommand() *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/frontend"
 )
 
@@ -22,6 +23,7 @@ import (
 const (
 	checkDocker    = "docker engine"
 	checkNamespace = "bubblewrap"
+	checkRemote    = "remote sandbox"
 )
 
 // probeTime bounds a look at an engine that may hang.
@@ -58,10 +60,26 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		info, err := a.docker.Ping(ctx)
 		if err != nil {
 			walls[0].Detail, walls[0].Fix, walls[0].Command = err.Error(), fixDocker, engineLine()
+			if docker.Refused(err) {
+				walls[0].Fix, walls[0].Command = "do what the message says; the engine itself may well be there", ""
+			}
 			return
 		}
 		walls[0].Available = true
-		walls[0].Detail = fmt.Sprintf("engine %s, API %s, at %s (%s)", info.Version, info.APIVersion, info.Endpoint, info.Why)
+		walls[0].Detail = fmt.Sprintf("%s engine %s, API %s, at %s (%s)", info.Engine, info.Version, info.APIVersion, info.Endpoint, info.Why)
+		if info.Channel == "exec" {
+			walls[0].Detail += ", guests are reached through it"
+		}
+		if info.Container != "" {
+			walls[0].Detail += ", Glovebox itself runs in its container " + info.Container
+		}
+		switch {
+		case info.Mounts:
+		case info.Shared != "":
+			walls[0].Detail += ", of this program's files it sees and mounts " + info.Shared
+		default:
+			walls[0].Detail += ", nothing of this machine can be mounted"
+		}
 	})
 	both.Go(func() {
 		if err := a.bwrap.Probe(ctx); err != nil {
@@ -70,7 +88,13 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 		}
 		walls[1].Available, walls[1].Detail = true, "bubblewrap works"
 	})
+	var shared httpapi.WallInfo
+	var configured bool
+	both.Go(func() { shared, configured = a.remoteWall(ctx) })
 	both.Wait()
+	if configured {
+		walls = append(walls, shared)
+	}
 	a.walls.mu.Lock()
 	defer a.walls.mu.Unlock()
 	a.walls.at, a.walls.walls = time.Now(), walls
@@ -81,7 +105,7 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 func noWallError(walls []httpapi.WallInfo) error {
 	var why []string
 	for _, w := range walls {
-		if w.Wall != sandbox.WallLocal && !w.Available {
+		if w.Wall != sandbox.WallLocal && w.Wall != sandbox.WallRemote && !w.Available {
 			why = append(why, fmt.Sprintf("  %s: %s\n    to have it: %s", w.Wall, w.Detail, withLine(w.Fix, w.Command)))
 		}
 	}
@@ -99,16 +123,34 @@ func withLine(fix, command string) string {
 // defaultWall chooses docker where an engine answers, else namespace, else
 // nothing. It never chooses local.
 func (a *App) defaultWall(ctx context.Context) (sandbox.Wall, error) {
+	if a.hosts.SandboxProvider != nil {
+		return a.hosts.SandboxSpec.Wall, nil
+	}
+	if a.sharedByDefault() {
+		return sandbox.WallRemote, nil
+	}
 	if w := a.o.Config.Sandbox.Wall; w != "" {
 		return sandbox.Wall(w), nil
 	}
 	walls := a.probeWalls(ctx)
 	for _, w := range walls {
-		if w.Available && w.Wall != sandbox.WallLocal {
+		if w.Available && w.Wall != sandbox.WallLocal && w.Wall != sandbox.WallRemote {
 			return w.Wall, nil
 		}
 	}
 	return "", noWallError(walls)
+}
+
+// configuredSpec is what a session takes where it names nothing itself.
+func (a *App) configuredSpec() sandbox.Spec {
+	if a.hosts.SandboxProvider != nil {
+		return a.hosts.SandboxSpec
+	}
+	spec := a.o.Config.Spec()
+	if a.hosts.ExecEnv != nil {
+		spec.BaseURL = a.hosts.ExecEnv.BaseURL
+	}
+	return spec
 }
 
 // defaultImage returns the image of a session that names none: the configured
@@ -161,10 +203,10 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	return out
 }
 
-// defaultSpec returns what a session is opened with where it names nothing
-// itself: what is configured, and what is built in of the rest.
+// defaultSpec is configuredSpec as it is shown, with what is built in for the
+// rest.
 func (a *App) defaultSpec(wall sandbox.Wall) sandbox.Spec {
-	spec := a.o.Config.Spec()
+	spec := a.configuredSpec()
 	spec.Wall = wall
 	spec.User = cmp.Or(spec.User, "host")
 	spec.Workdir = spec.WorkdirOrDefault()
@@ -199,11 +241,16 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 		out.Checks = append(out.Checks, c)
 	}
 	missing := "fail"
-	if walls[0].Available || walls[1].Available {
+	if walls[0].Available || walls[1].Available || a.sharedByDefault() {
 		missing = "info" // the other wall does
 	}
 	for i, name := range []string{checkDocker, checkNamespace} {
 		add(walls[i].Available, missing, httpapi.Check{Name: name, Detail: walls[i].Detail, Fix: walls[i].Fix, Command: walls[i].Command})
+	}
+	for _, w := range walls {
+		if w.Wall == sandbox.WallRemote {
+			add(w.Available, map[bool]string{true: "fail", false: "info"}[a.sharedByDefault()], httpapi.Check{Name: checkRemote, Detail: w.Detail, Fix: w.Fix})
+		}
 	}
 	if walls[0].Available {
 		tiny := httpapi.Check{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny"}
@@ -221,9 +268,24 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 	add(built, "warn", httpapi.Check{Name: "user interface", Detail: map[bool]string{true: "embedded", false: "not built"}[built], Fix: "build Glovebox whole", Command: "make build"})
 	key, otherwise := a.checkModelKey()
 	add(otherwise == "", otherwise, key)
+	if proxy := proxyVariable(); proxy != "" && a.o.Config.Egress.Upstream == "" {
+		add(false, "warn", httpapi.Check{Name: "way out", Detail: proxy + " is set, and what sandboxes send out does not go by it: public addresses are dialled straight from this machine",
+			Fix: "where this machine reaches the internet by that proxy alone, name it in egress.upstream of the configuration"})
+	}
 	_, err = a.store.LastSeq(ctx)
 	add(err == nil, "fail", httpapi.Check{Name: "store", Detail: describe(err, a.o.DataDir), Fix: "see the error; a backup can be put in place of glovebox.db"})
 	return out
+}
+
+// proxyVariable names the variable by which this program's own requests take a
+// proxy, "" for none.
+func proxyVariable() string {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"} {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func describe(err error, otherwise string) string {

@@ -106,6 +106,7 @@ has bwrap || missing="$missing bubblewrap"
 static_busybox || missing="$missing busybox-static"
 has chromium || has chromium-browser || has google-chrome || missing="$missing chromium"
 has git || missing="$missing git"
+has podman && has runc || missing="$missing podman runc"
 # shellcheck disable=SC2086 # a list of packages
 [ -z "$missing" ] || install $missing || true
 start_engine || say "no Docker engine: its tests are skipped, or fail where they are required"

@@ -22,7 +22,9 @@ type Config struct {
 	Model     string  `toml:"model"`   // demo
 	OnQuit    string  `toml:"on_quit"` // keep, stop or release; keep
 	Docker    Docker  `toml:"docker"`
+	Egress    Egress  `toml:"egress"`
 	Sandbox   Sandbox `toml:"sandbox"`
+	ExecEnv   ExecEnv `toml:"exec_env"`
 	Anthropic Vendor  `toml:"anthropic"`
 	OpenAI    Vendor  `toml:"openai"`
 	Models    []Model `toml:"models"`
@@ -31,6 +33,16 @@ type Config struct {
 // Docker says how the engine is reached.
 type Docker struct {
 	Host string `toml:"host"` // unix:///…; DOCKER_HOST or the default socket
+
+	// PathMap names directories of the engine's machine that are seen here by
+	// another name: theirs = ours. None; what Glovebox's own container has mounted
+	// is found out.
+	PathMap map[string]string `toml:"path_map"`
+}
+
+// Egress says how what sandboxes send out leaves this machine.
+type Egress struct {
+	Upstream string `toml:"upstream"` // http://HOST:PORT of a proxy that public addresses are reached by; none
 }
 
 // Sandbox is the spec that a session takes where it names nothing itself.
@@ -41,6 +53,22 @@ type Sandbox struct {
 	Network   string            `toml:"network"` // proxy, none or open; proxy
 	Allow     []string          `toml:"allow"`   // what the proxy lets through beside public addresses
 	Resources map[string]string `toml:"resources"`
+
+	// Preamble is the argument list of a program that is run before every command;
+	// what it prints is put before the command. None.
+	Preamble []string `toml:"preamble"`
+	// Policy are globs of workspaces that get a sandbox; sessions of others run on
+	// the host itself. Left out, all get one.
+	Policy []string `toml:"policy"`
+}
+
+// ExecEnv names one sandbox that is there already and that every session shares
+// where [sandbox] names neither a wall nor an image.
+type ExecEnv struct {
+	BaseURL   string `toml:"base_url"`
+	APIKeyEnv string `toml:"api_key_env"` // SANDBOX_API_KEY
+	Header    string `toml:"header"`      // X-AIO-API-Key
+	Workdir   string `toml:"workdir"`     // what the other side says
 }
 
 // Load reads a file. One that is not there is the empty Config, unless it was
@@ -82,6 +110,9 @@ func (c Config) validate() error {
 		return &sandbox.FieldError{Field: "on_quit", Reason: fmt.Sprintf("unknown word %q; choose keep, stop or release", c.OnQuit)}
 	}
 	if err := c.validateModels(); err != nil {
+		return err
+	}
+	if err := c.validateHost(); err != nil {
 		return err
 	}
 	err := c.Spec().Validate()

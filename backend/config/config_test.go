@@ -167,3 +167,41 @@ func TestFromEnv(t *testing.T) {
 		}
 	}
 }
+
+func TestLoad_host(t *testing.T) {
+	load := func(text string) (Config, error) { return Load(write(t, text), true) }
+	for text, field := range map[string]string{
+		"[docker.path_map]\n\"work\" = \"/w\"":                 "docker.path_map",
+		"[docker.path_map]\n\"/srv/\" = \"/w\"":                "docker.path_map",
+		"[egress]\nupstream = \"https://h:1\"":                 "egress.upstream",
+		"[egress]\nupstream = \"http://u:secret@h:1\"":         "egress.upstream",
+		"[egress]\nupstream = \"http://h\"":                    "egress.upstream",
+		"[exec_env]\nworkdir = \"/w\"":                         "exec_env.base_url",
+		"[exec_env]\nbase_url = \"127.0.0.1:80\"":              "exec_env.base_url",
+		"[exec_env]\nbase_url = \"http://u:secret@h\"":         "exec_env.base_url",
+		"[exec_env]\nbase_url = \"http://h\"\nworkdir = \"w\"": "exec_env.workdir",
+		"[sandbox]\nwall = \"remote\"":                         "sandbox.wall",
+		"[sandbox]\npreamble = [\"mint\"]":                     "sandbox.preamble",
+		"[sandbox]\npolicy = [\"work/**\"]":                    "sandbox.policy",
+		"[sandbox]\npolicy = [\"/work/[\"]":                    "sandbox.policy",
+	} {
+		if _, err := load(text); !errors.Is(err, sandbox.ErrSpec) || !strings.Contains(err.Error(), field+": ") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, want a refusal of %s", text, err, field)
+		}
+	}
+	const remote = "[exec_env]\nbase_url = \"http://h:1\"\n"
+	for text, shared := range map[string]bool{
+		"": false, remote: true, remote + "[sandbox]\nimage = \"x\"": false,
+		remote + "[sandbox]\nwall = \"docker\"": false, remote + "[sandbox]\nwall = \"remote\"": true,
+	} {
+		if c, err := load(text); err != nil || c.Shared() != shared {
+			t.Errorf("%q: shared %v, %v, want %v", text, c.Shared(), err, shared)
+		}
+	}
+	c := Sandbox{Policy: []string{"/home/me/work/**", "/srv/a"}}
+	for dir, want := range map[string]bool{"": true, "/home/me/work/x/y": true, "/srv/a": true, "/srv/ab": false, "/home/me": false} {
+		if c.Sandboxed(dir) != want {
+			t.Errorf("Sandboxed(%q) = %v", dir, !want)
+		}
+	}
+}

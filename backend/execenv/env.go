@@ -30,6 +30,9 @@ type Where struct {
 	SandboxID string `json:"sandbox_id"` // short id; "" on the host
 	Workdir   string `json:"workdir"`
 	Boot      string `json:"boot"` // the guest's boot id; "" where there is no guest
+
+	// Caveat says in plain words what does not hold in this place; "" for nothing.
+	Caveat string `json:"caveat,omitempty"`
 }
 
 // Files reads and writes single files. Each method is one round trip.

@@ -73,7 +73,7 @@ type Outcome struct {
 	Stdout      Captured      `json:"stdout"`
 	Stderr      Captured      `json:"stderr"`
 	Background  []Process     `json:"background"` // children that live on
-	Kill        *KillReport   `json:"kill"`
+	Kill        *KillReport   `json:"kill"`       // nil after a timeout or a stop: nobody knows whether it still runs
 }
 
 // Captured is what was kept of one stream. Head and Tail do not overlap: all of

@@ -7,6 +7,8 @@ import (
 	"regexp/syntax"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/glovebox-dev/glovebox/backend/execenv"
 )
 
 // maxNeedles is how many texts a matcher looks for at once; a pattern that
@@ -61,6 +63,21 @@ func newMatcher(pattern string, ignoreCase, multiline bool) (*matcher, error) {
 		m.needles, m.whole = nil, false
 	}
 	return m, nil
+}
+
+// Needles returns up to eight texts of which every match of a Grep's pattern
+// holds at least one, and whether they are found in any case of ASCII letters;
+// none means that nothing is known. It lets who searches elsewhere leave out
+// what cannot match.
+func Needles(r execenv.GrepRequest) (texts []string, fold bool) {
+	m, err := newMatcher(r.Pattern, r.IgnoreCase, r.Multiline)
+	if err != nil {
+		return nil, false
+	}
+	for _, n := range m.needles {
+		texts, fold = append(texts, n.text), fold || n.fold
+	}
+	return texts, fold
 }
 
 // spansLines reports whether re names a line end as such; a class that holds

@@ -34,6 +34,19 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b 
 // the file, which is read once from its start as far as its hash, the number of
 // its lines or the range need it.
 func (e *Engine) ReadFile(ctx context.Context, r execenv.ReadRequest) (execenv.ReadResult, error) {
+	f, info, err := e.open(r.Path)
+	if err != nil {
+		return execenv.ReadResult{}, pathError(r.Path, err)
+	}
+	defer f.Close()
+	res, err := ReadFrom(ctx, f, info.Size, r)
+	res.Info = info
+	return res, err
+}
+
+// ReadFrom is ReadFile of a file of about size bytes that somebody else has
+// opened, on this machine or another. It fills in all but the Info.
+func ReadFrom(ctx context.Context, src io.ReadSeeker, size int64, r execenv.ReadRequest) (execenv.ReadResult, error) {
 	if r.Offset < 0 || r.Length < 0 || r.StartLine < 0 || r.Lines < 0 {
 		return execenv.ReadResult{}, &execenv.PathError{Path: r.Path, Err: execenv.ErrInvalid, Detail: "a range begins before the file does"}
 	}
@@ -43,13 +56,7 @@ func (e *Engine) ReadFile(ctx context.Context, r execenv.ReadRequest) (execenv.R
 	if r.MaxLine <= 0 {
 		r.MaxLine = defaultMaxLine
 	}
-	f, info, err := e.open(r.Path)
-	if err != nil {
-		return execenv.ReadResult{}, pathError(r.Path, err)
-	}
-	defer f.Close()
-	res, err := read(ctx, f, info.Size, r)
-	res.Info = info
+	res, err := read(ctx, src, size, r)
 	return res, pathError(r.Path, err)
 }
 

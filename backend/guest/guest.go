@@ -49,6 +49,7 @@ type Guest struct {
 
 	listener *listener
 	lock     *os.File
+	slot     net.Listener // claims the groups of an adopted guest
 	journal  *journal.Journal
 	table    *process.Table
 	calls    *calls
@@ -97,6 +98,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	dumpable := uintptr(0)
 	if alone {
 		dumpable = 1
+		ownUser.Store(true)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, dumpable, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("hide the guest's memory: %w", err)
@@ -122,15 +124,24 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 		undo = append(undo, g.relay.close)
 	}
 
+	first, last := 0, 0
+	if cfg.Adopted && cfg.Tag == wire.TagGroup {
+		if g.slot, first, last, err = claimTags(); err != nil {
+			return nil, err
+		}
+		undo = append(undo, func() { g.slot.Close() })
+	}
 	rootByChoice := cfg.User == "root" && cfg.Tag == wire.TagGroup && u.uid == 0
 	warning, err := lower(u, rootByChoice)
 	if err != nil {
 		return nil, err
 	}
-	makeHome(u.home)
+	if !cfg.Adopted {
+		makeHome(u.home)
+	}
 
 	g.table, err = process.New(process.Options{
-		Tag: cfg.Tag, UID: u.uid, GID: u.gid, Groups: u.groups,
+		Tag: cfg.Tag, FirstTag: first, LastTag: last, UID: u.uid, GID: u.gid, Groups: u.groups,
 		KeepFileCaps: rootByChoice, Raise: raise, Dumpable: alone,
 	})
 	if err != nil {
@@ -142,6 +153,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	g.effects = effects{journal: g.journal, running: map[string]chan struct{}{}}
 	env := commandEnv(os.Environ(), u, cfg)
 	g.greet(o.Build, u, env, warning)
+	g.hello.FirstTag, g.hello.LastTag = first, last
 	g.effects.boot = g.hello.BootID
 	g.calls = &calls{
 		cfg: cfg, boot: g.hello.BootID, env: env, table: g.table, journal: g.journal, memory: g.memory,
@@ -264,6 +276,9 @@ func (g *Guest) close(ctx context.Context, server *http.Server) error {
 	g.table.Close()
 	if g.cfg.Socket != "" {
 		raise(func() { os.Remove(g.cfg.Socket) })
+	}
+	if g.slot != nil {
+		g.slot.Close()
 	}
 	err := g.journal.Close()
 	if g.lock != nil {

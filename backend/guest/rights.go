@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -79,6 +80,17 @@ func fsIDs() (uid, gid int) {
 	return u, g
 }
 
+// ownUser says that this process has a user that nobody else in the sandbox is.
+var ownUser atomic.Bool
+
+// stayDumpable undoes what a change of fsuid does to the whole process: it makes
+// it undumpable, and so its files in /proc uid 0's, who commands may be.
+func stayDumpable() {
+	if ownUser.Load() {
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
+}
+
 // raise runs f on a thread that has the guest's own rights.
 func raise(f func()) {
 	runtime.LockOSThread()
@@ -91,6 +103,7 @@ func raise(f func()) {
 	uid, gid := fsIDs()
 	_ = unix.Setfsgid(os.Getegid())
 	_ = unix.Setfsuid(os.Geteuid())
+	stayDumpable()
 	_ = process.SetCapabilities(permitted, permitted)
 	defer func() {
 		// With the capabilities still raised: leaving fsuid 0 needs none, going
@@ -101,6 +114,7 @@ func raise(f func()) {
 		if u, g := fsIDs(); err != nil || u != uid || g != gid {
 			panic("guest: a thread kept rights that it must not have")
 		}
+		stayDumpable()
 	}()
 	f()
 }

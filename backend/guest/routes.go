@@ -43,6 +43,9 @@ func (g *Guest) routes() http.Handler {
 	if g.relay != nil {
 		mux.HandleFunc("GET "+wire.PathRelay, g.openRelay)
 	}
+	ports := newPortProxy(ownPorts(g.listener.Addr(), g.cfg.Relay), g.log)
+	mux.Handle(wire.PathProxy, ports)
+	mux.Handle(wire.PathProxyRest, ports)
 	if g.files != nil {
 		g.fileRoutes(mux)
 	}
@@ -119,6 +122,10 @@ func encodeError(err error) (wire.Error, int) {
 
 func fail(w http.ResponseWriter, err error) {
 	e, status := encodeError(err)
+	sendError(w, e, status)
+}
+
+func sendError(w http.ResponseWriter, e wire.Error, status int) {
 	body, _ := json.Marshal(e) // strings alone: cannot fail
 	send(w, status, body)
 }
@@ -126,7 +133,7 @@ func fail(w http.ResponseWriter, err error) {
 func (g *Guest) sayHello(w http.ResponseWriter, _ *http.Request) { answer(w, g.hello) }
 
 func (g *Guest) sayStats(w http.ResponseWriter, _ *http.Request) {
-	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running()}
+	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running(), Processes: g.table.Living()}
 	g.memory.stats(&s)
 	answer(w, s)
 }

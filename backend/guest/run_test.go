@@ -103,9 +103,15 @@ func TestRun_endsWithTheFirstProcess(t *testing.T) {
 	if err != nil || len(calls) < 2 {
 		t.Fatalf("calls %v, %v", calls, err)
 	}
+	if stats, err := c.Stats(t.Context()); err != nil || stats.Calls != 0 || stats.Processes < 2 {
+		t.Errorf("Stats() = %+v, %v", stats, err)
+	}
 	report, err := c.Kill(t.Context(), calls[0].ID, "stop")
 	if err != nil || len(report.Killed) < 2 || len(report.Left) != 0 {
 		t.Errorf("kill of what lives on: %+v, %v", report, err)
+	}
+	if stats, err := c.Stats(t.Context()); err != nil || stats.Processes != 0 {
+		t.Errorf("Stats() after that = %+v, %v", stats, err)
 	}
 	if o := sh(t, c, "sleep 0.3 & wait; echo waited"); o.Duration < 300*time.Millisecond {
 		t.Errorf("wait took %v", o.Duration)

@@ -51,10 +51,25 @@ func resolveUser(cfg wire.GuestConfig) (user, error) {
 			u.uid, u.gid = int(uid), int(gid)
 		}
 	}
+	if cfg.Adopted { // its files are its owner's
+		u.name = nameOf("/etc/passwd", u.uid)
+		u.groups = groupsOf("/etc/group", u.name, u.gid)
+		return u, nil
+	}
 	u.name = ensureName("/etc/passwd", u.uid, fmt.Sprintf("%%s:x:%d:%d:%%[1]s:%s:/bin/sh\n", u.uid, u.gid, u.home))
 	ensureName("/etc/group", u.gid, fmt.Sprintf("%%s:x:%d:\n", u.gid))
 	u.groups = groupsOf("/etc/group", u.name, u.gid)
 	return u, nil
+}
+
+// nameOf returns the name of an id, or the id itself.
+func nameOf(file string, id int) string {
+	for _, f := range entries(file, new([]byte)) {
+		if f[2] == strconv.Itoa(id) {
+			return f[0]
+		}
+	}
+	return strconv.Itoa(id)
 }
 
 // ensureName returns the name of an id in a file of the form of passwd or

@@ -29,7 +29,8 @@ type Session struct {
 	ShortID    string             `json:"short_id"`
 	Ref        sandbox.Ref        `json:"ref"`
 	Sandbox    *sandbox.Condition `json:"sandbox"`
-	Step       string             `json:"step"` // of an allocation under way
+	Step       string             `json:"step"`     // of an allocation under way
+	Progress   *StepProgress      `json:"progress"` // of the same, with how far it has come; null when none is
 	Approvals  task.Approvals     `json:"approvals"`
 	Agent      string             `json:"agent"` // the preset
 	Goal       string             `json:"goal"`  // as far as 500 bytes of it go
@@ -41,9 +42,24 @@ type Session struct {
 	Usage      llm.Usage          `json:"usage"`
 	CostUSD    *float64           `json:"cost_usd"` // null when a price is not known
 	Generation int64              `json:"generation"`
+	Adopted    bool               `json:"adopted"` // it is a guest in a container that was there before
+	Fork       *Fork              `json:"fork"`    // where it comes from; null for one that is no fork
+	Shares     []string           `json:"shares"`  // the other sessions that hold the same sandbox now
+	Work       *Work              `json:"work"`    // a snapshot or fork of it that is being made
 	CreatedAt  time.Time          `json:"created_at"`
 	UpdatedAt  time.Time          `json:"updated_at"`
 	Seq        int64              `json:"seq"`
+}
+
+// StepProgress is how far a step of an allocation has come. The session's
+// interrupt calls the allocation off.
+type StepProgress struct {
+	Step           string    `json:"step"`   // "pulling debian:12", "create", "start", "guest ready"
+	Detail         string    `json:"detail"` // "2 of 5 layers", or ""
+	Bytes          int64     `json:"bytes"`
+	Total          int64     `json:"total"` // 0 while it is not known
+	BytesPerSecond int64     `json:"bytes_per_second"`
+	StartedAt      time.Time `json:"started_at"` // of the step
 }
 
 // Retry says when a model is asked again, after what.
@@ -196,16 +212,20 @@ type ImageInfo struct {
 	ID        string    `json:"id"` // short
 	Size      int64     `json:"size"`
 	CreatedAt time.Time `json:"created_at"`
-	Ours      bool      `json:"ours"` // made by Glovebox
+	Ours      bool      `json:"ours"`       // made by Glovebox
+	SessionID string    `json:"session_id"` // of whose sandbox it is a snapshot; "" for any other image
 }
 
-// BuildRequest makes an image that Glovebox has a recipe for: "tiny".
+// BuildRequest names an image: to build, one that Glovebox has a recipe for
+// ("tiny"); to pull, as a registry knows it ("debian:12").
 type BuildRequest struct {
 	Image string `json:"image"`
 }
 
-// Build is one making of an image. There is at most one at a time per image.
+// Build is one making of an image on the engine: by a recipe, or from a registry.
+// There is at most one at a time per kind and image.
 type Build struct {
+	Kind      string     `json:"kind"`  // "build" or "pull"
 	Image     string     `json:"image"` // as it was asked for
 	Ref       string     `json:"ref"`   // what it makes
 	State     string     `json:"state"` // "running", "done", "failed", "cancelled"
@@ -214,6 +234,12 @@ type Build struct {
 	Error     string     `json:"error"`
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"`
+
+	// How far a pull has come, as in StepProgress.
+	Detail         string `json:"detail"`
+	Bytes          int64  `json:"bytes"`
+	Total          int64  `json:"total"`
+	BytesPerSecond int64  `json:"bytes_per_second"`
 }
 
 // Dirs lists the directories of a directory of the server's machine, for the
@@ -362,6 +388,44 @@ type Container struct {
 	Error       string               `json:"error"` // why a part is missing
 }
 
+// EngineContainers are all containers of the docker wall's engine, newest first.
+type EngineContainers struct {
+	Endpoint   string            `json:"endpoint"` // of the engine
+	Why        string            `json:"why"`      // what made it this one: "DOCKER_HOST"
+	Containers []EngineContainer `json:"containers"`
+	ObservedAt time.Time         `json:"observed_at"` // when the engine was asked
+	Error      string            `json:"error"`       // why it did not answer; the list is then the last one
+}
+
+// EngineContainer is one container of the engine. Owner is "session" for one that
+// a session of this instance has, "orphan" for one of this instance that none
+// has, "instance" for one of another instance, "stranger" for any other. Sessions
+// are those that are in it: its own one, and those that have a guest in it.
+type EngineContainer struct {
+	ID        string            `json:"id"` // full
+	ShortID   string            `json:"short_id"`
+	Name      string            `json:"name"`
+	Image     string            `json:"image"`
+	Owner     string            `json:"owner"`
+	SessionID string            `json:"session_id"` // whose own it is; "" for one that was not made by a session of this instance
+	Sessions  []string          `json:"sessions"`
+	Condition sandbox.Condition `json:"condition"`
+	Ports     []string          `json:"ports"`
+	Network   string            `json:"network"`
+	CreatedAt time.Time         `json:"created_at"`
+}
+
+// AttachRequest opens a session in a container that is there already. What is
+// left out takes its default; Approvals is "ask" then.
+type AttachRequest struct {
+	Title     string         `json:"title"`
+	Goal      string         `json:"goal"`
+	Model     string         `json:"model"`
+	Agent     string         `json:"agent"`
+	Workdir   string         `json:"workdir"` // inside; "" is the container's own
+	Approvals task.Approvals `json:"approvals"`
+}
+
 // ErrorResponse is the body of every answer with a status of 400 or more.
 type ErrorResponse struct {
 	Error ErrorBody `json:"error"`
@@ -380,9 +444,11 @@ type ErrorBody struct {
 //	server: hello{version, seq} · sessions{sessions} · session{session} ·
 //	        event{session_id, event} · caught_up{session_id, seq} ·
 //	        live{live} · dropped{session_id} · ping{at} · error{error} ·
-//	        files{session_id, dirs} · build{build}
+//	        files{session_id, dirs} · build{build} ·
+//	        containers{containers}, the whole list, while it is watched
 //	client: subscribe{session_id, after} · unsubscribe{session_id} ·
-//	        watch_files{session_id, dirs}, which replaces what was watched before
+//	        watch_files{session_id, dirs}, which replaces what was watched before ·
+//	        watch_containers · unwatch_containers
 //
 // Events carry a seq and are never dropped; live frames have none and may be.
 type Frame struct {
@@ -400,4 +466,6 @@ type Frame struct {
 	Error     *ErrorBody   `json:"error,omitempty"`
 	Dirs      []string     `json:"dirs,omitempty"`
 	Build     *Build       `json:"build,omitempty"`
+
+	Containers *EngineContainers `json:"containers,omitempty"`
 }

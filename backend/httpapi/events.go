@@ -100,6 +100,9 @@ type eventSocket struct {
 	after  map[string]int64  // by subscribed session: the last seq sent
 	sent   map[string][]byte // by session: its last frame
 	built  map[string][]byte // by image: the last frame of its build
+
+	unwatch    func() // ends the watch of the containers, where there is one
+	containers []byte // the last frame of them
 }
 
 func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
@@ -108,6 +111,7 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 	defer bell.Close()
 	defer live.Close()
 	defer e.files.close()
+	defer func() { e.watchContainers(false) }()
 	ping, fresh := time.NewTicker(pingEvery), time.NewTicker(freshEvery)
 	defer ping.Stop()
 	defer fresh.Stop()
@@ -143,6 +147,9 @@ func (e *eventSocket) serve(ctx context.Context, wants <-chan Frame) error {
 			}
 			if err == nil {
 				err = e.sendBuilds(ctx)
+			}
+			if err == nil {
+				err = e.sendContainers(ctx)
 			}
 		case <-frames:
 			var sent int
@@ -197,6 +204,11 @@ func (e *eventSocket) want(ctx context.Context, f Frame) error {
 		}
 		return nil
 	}
+	switch f.Type {
+	case "watch_containers", "unwatch_containers":
+		e.watchContainers(f.Type == "watch_containers")
+		return e.sendContainers(ctx)
+	}
 	return e.sendError(ctx, f.SessionID, errBody)
 }
 
@@ -233,7 +245,7 @@ func differs(last map[string][]byte, key string, v any) bool {
 // now, so that a window that missed a step has its end all the same.
 func (e *eventSocket) sendBuilds(ctx context.Context) error {
 	for _, b := range e.server.o.Images.Builds() {
-		if !differs(e.built, b.Image, b) {
+		if !differs(e.built, b.Kind+" "+b.Image, b) {
 			continue
 		}
 		if err := e.send(ctx, Frame{Type: "build", Build: &b}); err != nil {

@@ -23,10 +23,19 @@ type Imager interface {
 	// it. An image without a recipe is a *sandbox.FieldError.
 	Build(image string) (Build, error)
 
+	// Remove removes an image that Glovebox has made and that nothing uses.
+	Remove(ctx context.Context, image string) error
+
 	// Cancel ends a running build and returns when nothing of it is left. The
 	// error wraps ErrNoBuild when none runs.
 	Cancel(ctx context.Context, image string) (Build, error)
 }
+
+// The kinds of a Build.
+const (
+	KindBuild = "build" // by a recipe
+	KindPull  = "pull"  // from a registry
+)
 
 // The states of a Build.
 const (

@@ -48,6 +48,13 @@ func (s *Server) table() []route {
 		{"GET", "/images", "List the images of the docker wall, and their builds.", nil, Images{}, s.listImages},
 		{"POST", "/images/build", "Build an image in the background, or join the build that runs.", BuildRequest{}, Build{}, s.buildImage},
 		{"POST", "/images/build/cancel", "Cancel a build; nothing of it is left then.", BuildRequest{}, Build{}, s.cancelBuild},
+		{"POST", "/images/remove", "Remove an image that Glovebox has made and that nothing uses.", RemoveImageRequest{}, nil, s.removeImage},
+		{"GET", "/containers", "List all containers of the docker wall's engine, and whose each is.", nil, EngineContainers{}, s.listContainers},
+		{"POST", "/containers/{container}/attach", "Open a session in a running container, whoever made it; by name or id.", AttachRequest{}, done, s.attachContainer},
+		{"POST", "/containers/{container}/start", "Start a container, or let a paused one go on.", nil, nil, s.onContainer((Containers).Start)},
+		{"POST", "/containers/{container}/stop", "Stop a container.", nil, nil, s.onContainer((Containers).Stop)},
+		{"POST", "/containers/{container}/release", "Let go of a container: of the sessions in it, or remove an orphan of this instance.", ReleaseRequest{}, nil, s.releaseContainer},
+		{"GET", "/containers/{container}/logs", "Read the last ?tail=N lines that a container wrote.", nil, Logs{}, s.containerLogs},
 		{"POST", "/window/folder", "Pick a directory in the desktop window's dialog.", FolderRequest{}, FolderResponse{}, inWindow(s, pickFolder)},
 		{"POST", "/window/link", "Open an address in the system's browser.", LinkRequest{}, nil, inWindow(s, openLink)},
 		{"POST", "/window/notify", "Show a notification of the system.", NotifyRequest{}, nil, inWindow(s, notify)},
@@ -76,6 +83,10 @@ func (s *Server) table() []route {
 		{"POST", "/sessions/{id}/restart", "Stop the sandbox and start the same one again, with its contents.", nil, done, s.command((*session.Service).Restart)},
 		{"POST", "/sessions/{id}/release", "Let go of the sandbox: remove, keep or stop it.", ReleaseRequest{}, done, s.release},
 		{"POST", "/sessions/{id}/reprovision", "Make a new sandbox for a session whose own is gone.", nil, done, s.command((*session.Service).Reprovision)},
+		{"POST", "/sessions/{id}/unpause", "Let a paused sandbox go on; attach and start do it too.", nil, done, s.command((*session.Service).Unpause)},
+		{"POST", "/sessions/{id}/snapshot", "Make an image of what the sandbox holds, and wait for it.", SnapshotRequest{}, Snapshot{}, s.snapshot},
+		{"POST", "/sessions/{id}/fork", "Open another session that goes on from this one's conversation; waits for what is copied.", ForkRequest{}, done, s.fork},
+		{"POST", "/sessions/{id}/work/cancel", "Call off the snapshot or fork that is being made; nothing of it is left then.", nil, done, s.command((*session.Service).CancelWork)},
 		{"POST", "/sessions/{id}/close", "End the session and remove its sandbox.", nil, done, s.command((*session.Service).Close)},
 		{"POST", "/sessions/{id}/tools", "Make one tool call by hand and wait for its result.", ToolRequest{}, ToolResponse{}, s.callTool},
 		{"GET", "/sessions/{id}/terminals", "List a session's terminals.", nil, []execenv.Terminal{}, s.listTerminals},
@@ -337,12 +348,20 @@ func sessionOf(v session.View) Session {
 	out := Session{
 		ID: v.ID, Title: v.Title, Status: v.Status, Detail: v.Detail, Model: v.Created.Model, Workspace: v.Created.Workspace,
 		Wall: v.Created.Spec.Wall, Image: v.Created.Spec.Image, Network: string(v.Created.Spec.NetworkOrDefault()),
-		User: v.Created.Spec.User, Sandbox: v.Condition, Step: v.Step, Approvals: v.Created.Approvals,
+		User: v.Created.Spec.User, Sandbox: v.Condition, Approvals: v.Created.Approvals,
 		Waiting: []Waiting{}, Running: v.Open, Generation: v.Generation,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Seq: v.Seq,
 	}
+	out.Adopted = v.Created.Spec.Adopt != ""
+	forkOf(&out, v)
 	out.Suspended, out.Usage, out.CostUSD = v.Suspended, v.Usage, v.CostUSD
 	out.Agent, out.Goal, out.Archived = cmp.Or(v.Created.Agent, agent.MainPreset), clip(v.Created.Goal, 500), v.Archived
+	if step := v.Step; step != nil {
+		out.Step, out.Progress = step.Name, &StepProgress{
+			Step: step.Name, Detail: step.Detail, Bytes: step.Bytes, Total: step.Total,
+			BytesPerSecond: step.BytesPerSecond, StartedAt: step.At,
+		}
+	}
 	if r := v.Retry; r != nil {
 		out.Retry = &Retry{Attempt: r.Attempt, Attempts: r.Attempts, At: r.At, Kind: r.Kind, Detail: r.Detail}
 	}

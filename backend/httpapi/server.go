@@ -22,15 +22,16 @@ import (
 
 // Options are what a Server is made of.
 type Options struct {
-	Sessions *session.Service
-	Hub      *stream.Hub
-	Token    *Token
-	Hosts    []string // extra Host values that are ours, with port; loopback ones are known
-	About    func(ctx context.Context) About
-	Doctor   func(ctx context.Context) Doctor
-	Images   Imager
-	Rotate   func() (token string, err error) // stores a new token
-	Home     string                           // where the one who runs the server has their files
+	Sessions   *session.Service
+	Hub        *stream.Hub
+	Token      *Token
+	Hosts      []string // extra Host values that are ours, with port; loopback ones are known
+	About      func(ctx context.Context) About
+	Doctor     func(ctx context.Context) Doctor
+	Images     Imager
+	Containers Containers
+	Rotate     func() (token string, err error) // stores a new token
+	Home       string                           // where the one who runs the server has their files
 	// Workspace says why a directory of this machine cannot be a workspace: a
 	// *sandbox.FieldError.
 	Workspace func(dir string) error
@@ -109,7 +110,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 const lastWords = 3 * time.Second
 
 // setHosts fixes which Host values are ours: the loopback names with the port
-// that we listen on, the address itself, and the configured ones.
+// that we listen on, the address itself unless that is every address, and the
+// configured ones.
 func (s *Server) setHosts(addr net.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +119,11 @@ func (s *Server) setHosts(addr net.Addr) {
 	if err != nil {
 		return
 	}
-	for _, h := range []string{"localhost", "127.0.0.1", "::1", host} {
+	ours := []string{"localhost", "127.0.0.1", "::1"}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+		ours = append(ours, host)
+	}
+	for _, h := range ours {
 		s.hosts[net.JoinHostPort(h, port)] = true
 	}
 	for _, h := range s.o.Hosts {

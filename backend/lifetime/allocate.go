@@ -32,6 +32,9 @@ func (m *Manager) Allocate(ctx context.Context, rootTaskID string, spec sandbox.
 			}
 		}
 		spec.Network.Mode = spec.NetworkOrDefault() // kept in the row, whatever the default becomes
+		if spec.Share != "" {
+			return m.share(ctx, r, spec)
+		}
 		return m.make(ctx, r, spec, report)
 	})
 }
@@ -62,6 +65,7 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 		if last.Spec.Network.Mode == "" { // of a time when that meant none
 			last.Spec.Network.Mode = sandbox.NetworkNone
 		}
+		last.Spec.Share = "" // what it shared is gone; it gets one of its own
 		if err := m.check(last.Spec); err != nil {
 			return Binding{}, err
 		}
@@ -85,7 +89,11 @@ func (m *Manager) bind(ctx context.Context, verb, rootTaskID string, do func(con
 			return Binding{}, err
 		}
 		defer unlock()
-		return do(ctx, r)
+		b, err := do(ctx, r)
+		m.mu.Lock()
+		r.used = time.Now()
+		m.mu.Unlock()
+		return b, err
 	})
 }
 
@@ -126,7 +134,7 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 		err = fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err)
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		if rerr := p.Release(rctx, r.id); rerr != nil {
+		if rerr := m.discard(rctx, r, spec.Wall); rerr != nil {
 			// The row stays allocating, so that the next sweep removes it.
 			return Binding{}, errors.Join(err, fmt.Errorf("remove it again: %w", rerr))
 		}
@@ -136,6 +144,13 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 }
 
 func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (sandbox.Handle, error) {
+	if spec.Adopt != "" {
+		a, ok := p.(sandbox.Adopter)
+		if !ok {
+			return sandbox.Handle{}, fmt.Errorf("adopt a %s sandbox: %w", spec.Wall, sandbox.ErrUnsupported)
+		}
+		return a.Adopt(ctx, rootTaskID, spec, report)
+	}
 	if pp, ok := p.(sandbox.Progress); ok && report != nil {
 		return pp.AllocateWithProgress(ctx, rootTaskID, spec, report)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -33,14 +34,18 @@ func (m *Manager) Start(ctx context.Context, rootTaskID string) (Binding, error)
 // is not. A sandbox that is known to be stopped, paused or lost is not tried: the
 // error says so at once. Use it for one call; do not keep it, do not close it.
 func (m *Manager) Client(ctx context.Context, rootTaskID string) (*client.Client, Binding, error) {
-	c, b, err := m.channel(rootTaskID)
+	return m.client(ctx, rootTaskID, false)
+}
+
+func (m *Manager) client(ctx context.Context, rootTaskID string, use bool) (*client.Client, Binding, error) {
+	c, b, err := m.channel(rootTaskID, use)
 	if c != nil || err != nil {
 		return c, b, err
 	}
 	if _, err := m.Attach(ctx, rootTaskID); err != nil {
 		return nil, Binding{}, err
 	}
-	c, b, err = m.channel(rootTaskID)
+	c, b, err = m.channel(rootTaskID, use)
 	if c == nil && err == nil {
 		err = fmt.Errorf("the channel closed while it was opened: %w", sandbox.ErrUnreachable)
 	}
@@ -48,14 +53,16 @@ func (m *Manager) Client(ctx context.Context, rootTaskID string) (*client.Client
 }
 
 // Channel is Client in the words of the layers below this one.
+//
+// It counts as use, which Client does not.
 func (m *Manager) Channel(ctx context.Context, rootTaskID string) (*client.Client, sandbox.Record, wire.Hello, error) {
-	c, b, err := m.Client(ctx, rootTaskID)
+	c, b, err := m.client(ctx, rootTaskID, true)
 	return c, b.Record, b.Hello, err
 }
 
 // channel returns the channel that is open, an error when none can be, or
-// neither when it is worth trying.
-func (m *Manager) channel(rootTaskID string) (*client.Client, Binding, error) {
+// neither when it is worth trying. With use, the sandbox is used by that.
+func (m *Manager) channel(rootTaskID string, use bool) (*client.Client, Binding, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.roots[rootTaskID]
@@ -65,12 +72,21 @@ func (m *Manager) channel(rootTaskID string) (*client.Client, Binding, error) {
 	case !ok:
 		return nil, Binding{}, nil
 	}
+	if r.idling {
+		return nil, Binding{}, nil // it is started again once it has stopped
+	}
 	switch r.cond.Value {
 	case sandbox.StateReady, sandbox.StateUnreachable:
 		// A silent engine does not close a channel that is open: the guest
 		// answers by itself, or the call asks why it does not.
 		if r.client != nil {
+			if use {
+				r.used = time.Now()
+			}
 			return r.client, r.bindingLocked(), nil
+		}
+		if r.handle != nil {
+			return nil, Binding{}, errNoGuest
 		}
 		return nil, Binding{}, nil
 	case sandbox.StateAllocating, "":
@@ -160,7 +176,7 @@ func (m *Manager) judge(ctx context.Context, p sandbox.Provider, rec sandbox.Rec
 	case errors.Is(err, errGuestSilent):
 		cond.Value, cond.Cause, cond.Source = sandbox.StateUnreachable, causeGuest, "guest"
 	case errors.Is(err, sandbox.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		cond.Value, cond.Cause = sandbox.StateUnreachable, sandbox.CauseEngine
+		cond = silence(rec.Wall, err)
 	default:
 		return cond, false
 	}
@@ -176,9 +192,6 @@ var errGuestSilent = errors.New(causeGuest)
 // that it is ready. A channel that is open and answers from the same boot is
 // kept, so that a second attach breaks no running call.
 func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sandbox.Handle) (Binding, error) {
-	if h.Dial == nil {
-		return Binding{}, fmt.Errorf("the sandbox has no guest: %w", sandbox.ErrUnsupported)
-	}
 	next := *rec
 	if next.Ref == "" {
 		ref, err := h.Ref()
@@ -192,6 +205,9 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	}
 	if h.Workdir != "" {
 		next.Workdir = h.Workdir
+	}
+	if h.Dial == nil {
+		return m.openForeign(ctx, r, rec, next, h)
 	}
 
 	m.mu.Lock()
@@ -214,7 +230,7 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 	if r.client != c {
 		r.dropRelayLocked()
 	}
-	r.client, r.hello = c, hello
+	r.client, r.hello, r.handle = c, hello, &h
 	m.mu.Unlock()
 	if old != nil {
 		old.Close()

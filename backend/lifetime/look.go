@@ -212,8 +212,8 @@ func (m *Manager) inspect(ctx context.Context, p sandbox.Provider, rec sandbox.R
 
 // unanswered notes that nobody said what r's sandbox is. The row keeps its state.
 func (m *Manager) unanswered(r *root, version int, why error) sandbox.Condition {
-	cond := sandbox.Condition{Value: sandbox.StateUnreachable, Cause: sandbox.CauseEngine, ObservedAt: time.Now(), Source: "engine"}
 	m.mu.Lock()
+	cond := silence(r.rec.Wall, why)
 	if r.version == version && held(r.rec.State) {
 		m.observedLocked(r, cond, why.Error())
 	}
@@ -255,6 +255,9 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	if cond.Value == sandbox.StateStopped && rec.State == sandbox.StateStopped &&
 		(rec.Cause == sandbox.CauseByHand || rec.Cause == sandbox.CauseIdle) {
 		cond.Cause = rec.Cause // the engine does not know who stopped it
+	}
+	if cond.Value == sandbox.StateStopped && rec.State != sandbox.StateStopped {
+		cond.Cause = m.stoppedByAnother(r, cond.Cause)
 	}
 	if cond.Value == sandbox.StateReady && silent && m.greet(ctx, r) != nil {
 		before.ObservedAt = cond.ObservedAt

@@ -34,7 +34,15 @@ type Options struct {
 	Ledger    Ledger
 	Secret    []byte // guests' keys are derived from it
 	Egress    Egress // of sandboxes in mode proxy; nil leaves them without a way out
-	Log       *slog.Logger
+
+	// IdleStop is how long nothing has to run in a sandbox, and nobody to use it,
+	// before it is stopped; it is never removed for that. 0 means never.
+	IdleStop time.Duration
+	// Busy reports whether somebody uses a root task's sandbox right now in a way
+	// that the guest does not see. It may be nil.
+	Busy func(rootTaskID string) bool
+
+	Log *slog.Logger
 
 	// Observe is told of every change of an observed condition's value or
 	// cause, in order and from one goroutine at a time per root task. It must
@@ -58,6 +66,8 @@ type Manager struct {
 	ledger    Ledger
 	secret    []byte
 	egress    Egress
+	idleStop  time.Duration
+	busy      func(string) bool
 	log       *slog.Logger
 	observe   func(string, sandbox.Record, sandbox.Condition, string)
 
@@ -90,6 +100,8 @@ func New(o Options) *Manager {
 		ledger:    o.Ledger,
 		secret:    o.Secret,
 		egress:    o.Egress,
+		idleStop:  o.IdleStop,
+		busy:      o.Busy,
 		log:       log.With("component", "lifetime"),
 		observe:   o.Observe,
 		ready:     make(chan struct{}),

@@ -36,7 +36,7 @@ func (m *Manager) relayed(spec sandbox.Spec) bool {
 func (m *Manager) holdRelay(r *root) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || r.client == nil || r.relay != nil || !m.relayed(r.rec.Spec) {
+	if m.closed || r.client == nil || r.relay != nil || !m.relayed(r.rec.Spec) || m.relayHeldLocked(r) {
 		return
 	}
 	ctx, cancel := context.WithCancel(m.life)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -42,10 +43,11 @@ func (m *Manager) Stop(ctx context.Context, rootTaskID string) error {
 	if !ok || rec.Ref == "" {
 		return errNone(rootTaskID)
 	}
-	return m.stop(ctx, r, rec)
+	return m.stop(ctx, r, rec, sandbox.CauseByHand)
 }
 
-func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record) error {
+// stop stops the sandbox of rec, for a cause.
+func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record, cause string) error {
 	p, err := m.provider(rec.Wall)
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record) error {
 	if !ok {
 		return fmt.Errorf("stop a %s sandbox: %w", rec.Wall, sandbox.ErrUnsupported)
 	}
-	m.intend(r, sandbox.Condition{Value: sandbox.StateStopped, Cause: sandbox.CauseByHand})
+	m.intend(r, sandbox.Condition{Value: sandbox.StateStopped, Cause: cause})
 	defer m.intend(r, sandbox.Condition{})
 	// Begun is done: a user who closes the window has still clicked Stop.
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -69,7 +71,7 @@ func (m *Manager) stop(ctx context.Context, r *root, rec sandbox.Record) error {
 		return fmt.Errorf("stop the sandbox: %w", err)
 	}
 	m.dropChannel(r)
-	return m.write(ctx, r, &rec, sandbox.Condition{Value: sandbox.StateStopped, Cause: sandbox.CauseByHand, Source: "engine"}, "")
+	return m.write(ctx, r, &rec, sandbox.Condition{Value: sandbox.StateStopped, Cause: cause, Source: "engine"}, "")
 }
 
 // intend says what the operation under way is about to bring about, for the calls
@@ -107,6 +109,9 @@ func (m *Manager) Release(ctx context.Context, rootTaskID string, how How) error
 	if err != nil {
 		return err
 	}
+	if how == Keep && adopted(rows) {
+		how = Remove // what is kept is the container, and no release touches that
+	}
 	switch how {
 	case StopOnly:
 		return m.stopNewest(ctx, r, rows)
@@ -116,11 +121,16 @@ func (m *Manager) Release(ctx context.Context, rootTaskID string, how How) error
 	return m.clear(ctx, r, rows)
 }
 
+// adopted reports whether the newest row is of a place that was there before.
+func adopted(rows []sandbox.Record) bool {
+	return len(rows) > 0 && rows[len(rows)-1].Spec.Adopt != ""
+}
+
 func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record) error {
 	for _, rec := range slices.Backward(rows) {
 		switch rec.State {
 		case sandbox.StateReady, sandbox.StatePaused, sandbox.StateUnreachable:
-			return m.stop(ctx, r, rec)
+			return m.stop(ctx, r, rec, sandbox.CauseByHand)
 		}
 	}
 	return nil
@@ -172,9 +182,15 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 		}
 	}
 	m.dropChannel(r)
+	// Only now: a root task that comes to share one of them has its row by now, or
+	// will see that this one is being released.
+	shared, err := m.heldElsewhere(ctx, r.id)
+	if err != nil {
+		return err
+	}
 
 	for wall := range walls {
-		if err := m.remove(ctx, wall, r.id, kept); err != nil {
+		if err := m.remove(ctx, wall, r.id, rows, kept, shared); err != nil {
 			m.mu.Lock()
 			rec := r.rec
 			m.mu.Unlock()
@@ -184,29 +200,52 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 		for i := range rows {
 			if rows[i].Wall == wall && rows[i].State == sandbox.StateReleasing {
 				cond := sandbox.Condition{Value: sandbox.StateReleased, Source: "engine"}
+				if shared[rows[i].Ref.ID()] && !m.lent(wall) {
+					cond.Cause, cond.Source = causeShared, "ledger"
+				}
 				if err := m.write(ctx, r, &rows[i], cond, ""); err != nil {
 					return err
 				}
 			}
 		}
 	}
+	m.passRelays(rows)
 	return nil
 }
 
-// remove removes every sandbox that a wall holds for a root task, but for the
-// kept ones.
-func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, kept map[string]bool) error {
+// remove removes every sandbox that a wall holds for a root task with these rows,
+// but for those that it keeps and those that others share.
+func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, rows []sandbox.Record, keeps, shared map[string]bool) error {
 	p, err := m.provider(wall)
 	if err != nil {
 		return err
 	}
-	if len(kept) == 0 {
+	if _, lent := p.(sandbox.Borrower); lent {
 		return p.Release(ctx, rootTaskID)
+	}
+	kept := maps.Clone(keeps)
+	var shares []sandbox.Ref // that were made for others, and that this one may be the last to have
+	for _, rec := range rows {
+		switch id := rec.Ref.ID(); {
+		case rec.Ref == "":
+		case shared[id]:
+			kept[id] = true
+		case rec.Spec.Share != "" && !kept[id] && rec.Wall == wall && (rec.State == sandbox.StateReleasing || rec.State == sandbox.StateAllocating):
+			shares = append(shares, rec.Ref)
+		}
 	}
 	lister, ok := p.(sandbox.Lister)
 	remover, ok2 := p.(sandbox.Remover)
-	if !ok || !ok2 {
+	if len(kept)+len(shares) > 0 && !(ok && ok2) {
 		return fmt.Errorf("remove one of several %s sandboxes: %w", wall, sandbox.ErrUnsupported)
+	}
+	for _, ref := range shares {
+		if err := remover.Remove(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if len(kept) == 0 {
+		return p.Release(ctx, rootTaskID)
 	}
 	found, err := lister.List(ctx)
 	if err != nil {
@@ -241,9 +280,16 @@ func (m *Manager) finish(ctx context.Context, r *root) error {
 			kept[rec.Ref.ID()] = true
 		}
 	}
+	if len(unfinished) == 0 {
+		return nil
+	}
+	shared, err := m.heldElsewhere(ctx, r.id)
+	if err != nil {
+		return err
+	}
 	for wall := range unfinished {
 		rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-		err := m.remove(rctx, wall, r.id, kept)
+		err := m.remove(rctx, wall, r.id, rows, kept, shared)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("remove what is left of task %s: %w", r.id, err)

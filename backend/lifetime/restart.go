@@ -20,7 +20,7 @@ func (m *Manager) Restart(ctx context.Context, rootTaskID string) (Binding, erro
 			return Binding{}, err
 		}
 		if rec.State != sandbox.StateStopped {
-			if err := m.stop(ctx, r, rec); err != nil {
+			if err := m.stop(ctx, r, rec, sandbox.CauseByHand); err != nil {
 				return Binding{}, err
 			}
 			m.mu.Lock()

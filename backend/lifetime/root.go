@@ -23,13 +23,17 @@ type root struct {
 	cond    sandbox.Condition
 	client  *client.Client // nil while no channel is open
 	hello   wire.Hello
-	version int // raised by whatever is set, so that older observations are known
+	handle  *sandbox.Handle // nil until it is attached
+	version int             // raised by whatever is set, so that older observations are known
 
 	cancelAllocate context.CancelFunc // while one runs
 	intent         sandbox.Condition  // what an operation is about to bring about
 
 	untold  []change // for Options.Observe, in order
 	telling bool     // a goroutine is handing untold over
+
+	used   time.Time // when a call was last seen to be made, or something to run
+	idling bool      // it is about to be stopped for want of use
 
 	relay    context.CancelFunc // ends the relay that is held by client; nil when none is
 	reopen   time.Duration      // pause after the last attempt to reopen it
@@ -169,7 +173,7 @@ func (m *Manager) write(ctx context.Context, r *root, rec *sandbox.Record, cond 
 func (m *Manager) dropChannel(r *root) {
 	m.mu.Lock()
 	c := r.client
-	r.client, r.hello = nil, wire.Hello{}
+	r.client, r.hello, r.handle = nil, wire.Hello{}, nil
 	r.dropRelayLocked()
 	m.mu.Unlock()
 	if c != nil {

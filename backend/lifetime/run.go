@@ -60,6 +60,9 @@ func (m *Manager) Run(ctx context.Context) error {
 			loops.Go(func() { m.watch(ctx, w, watcher, relist) })
 		}
 	}
+	if m.idleStop > 0 {
+		loops.Go(func() { m.stopIdle(ctx) })
+	}
 	<-ctx.Done()
 	loops.Wait()
 	return nil
@@ -152,15 +155,15 @@ func (m *Manager) watch(ctx context.Context, w sandbox.Wall, watcher sandbox.Wat
 // by the time it is handled the engine may know better.
 func (m *Manager) changed(w sandbox.Wall, ref sandbox.Ref) {
 	m.mu.Lock()
-	var hit *root
+	var hit []*root // several share one
 	for _, r := range m.roots {
 		if r.rec.Wall == w && r.rec.Ref != "" && r.rec.Ref.ID() == ref.ID() {
-			hit = r
+			hit = append(hit, r)
 		}
 	}
 	m.mu.Unlock()
-	if hit != nil {
-		m.lookSoon(hit)
+	for _, r := range hit {
+		m.lookSoon(r)
 	}
 }
 
@@ -324,6 +327,9 @@ func (m *Manager) reapOne(ctx context.Context, r *root, p sandbox.Provider, f sa
 		if rec.Ref == "" || rec.Ref.ID() == f.Ref.ID() {
 			return nil
 		}
+	}
+	if shared, err := m.heldElsewhere(ctx, r.id); err != nil || shared[f.Ref.ID()] {
+		return err
 	}
 	rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

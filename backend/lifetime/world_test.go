@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type box struct {
 	cause              string
 	boots              int
 	deaf               bool // the guest takes connections and says nothing
+	running            atomic.Int64
 	conns              map[net.Conn]bool
 }
 
@@ -381,11 +383,11 @@ func (w *world) dial(b *box) (net.Conn, error) {
 		return ours, nil
 	}
 	hello := wire.Hello{Version: wire.Version, GuestID: "guest-" + b.id, BootID: boot, Hostname: b.id[:7], Workdir: "/workspace"}
-	go serveGuest(theirs, hello)
+	go serveGuest(theirs, hello, &b.running)
 	return ours, nil
 }
 
-func serveGuest(c net.Conn, hello wire.Hello) {
+func serveGuest(c net.Conn, hello wire.Hello, running *atomic.Int64) {
 	defer c.Close()
 	greeting, _ := json.Marshal(wire.Greeting{Version: wire.Version, GuestID: hello.GuestID, BootID: hello.BootID, Trusted: true})
 	if _, err := c.Write(append(greeting, '\n')); err != nil {
@@ -394,7 +396,9 @@ func serveGuest(c net.Conn, hello wire.Hello) {
 	l := &oneListener{conn: c, closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+wire.PathHello, func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(hello) })
-	mux.HandleFunc("GET "+wire.PathStats, func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(wire.Stats{PIDs: 7}) })
+	mux.HandleFunc("GET "+wire.PathStats, func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(wire.Stats{PIDs: 7, Processes: int(running.Load())})
+	})
 	mux.HandleFunc("GET "+wire.PathRelay, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,6 +21,13 @@ var (
 	ErrForeign     = errors.New("the sandbox is not ours")    // it lacks our labels, or has another's
 	ErrNoWall      = errors.New("no wall is available")       // neither an engine nor bubblewrap
 	ErrUnsupported = errors.New("not supported behind this wall")
+
+	// ErrImageInUse refuses to remove an image that something is made of.
+	ErrImageInUse = errors.New("the image is in use")
+
+	// ErrUnauthorized is a remote sandbox that wants another key. It comes with
+	// ErrUnreachable where the binding holds.
+	ErrUnauthorized = errors.New("the key was refused")
 )
 
 // DialFunc opens one connection to a sandbox's guest.
@@ -33,8 +41,18 @@ type Handle struct {
 	GuestID   string // the id that the guest greets with
 	Workdir   string
 	Auth      Auth
-	Dial      DialFunc
+	Dial      DialFunc // to its guest; nil where there is none
+
+	// Wire is how a sandbox without a guest is spoken to: WireAIO.
+	Wire string
+	// Greet says whether a sandbox without a guest answers.
+	Greet func(ctx context.Context) error
+	// Caveat says in plain words what does not hold in it.
+	Caveat string
 }
+
+// WireAIO is the Wire of a sandbox that serves the AIO Sandbox API.
+const WireAIO = "aio"
 
 // Ref returns the durable address of the handle.
 func (h Handle) Ref() (Ref, error) { return EncodeRef(h.BaseURL, h.SandboxID) }
@@ -52,20 +70,49 @@ type StaticAPIKey struct {
 	HeaderName string // X-AIO-API-Key when empty
 }
 
+// What a StaticAPIKey takes where it names nothing.
+const (
+	DefaultKeyEnv    = "SANDBOX_API_KEY"
+	DefaultKeyHeader = "X-AIO-API-Key"
+)
+
 // Headers implements Auth.
 func (k StaticAPIKey) Headers(context.Context) (http.Header, error) {
-	env, name := k.EnvName, k.HeaderName
-	if env == "" {
-		env = "SANDBOX_API_KEY"
-	}
-	if name == "" {
-		name = "X-AIO-API-Key"
-	}
 	h := http.Header{}
-	if v := os.Getenv(env); v != "" {
-		h.Set(name, v)
+	if v := os.Getenv(k.Variable()); v != "" {
+		h.Set(cmp.Or(k.HeaderName, DefaultKeyHeader), v)
 	}
 	return h, nil
+}
+
+// Variable returns the name of the variable that holds the key.
+func (k StaticAPIKey) Variable() string { return cmp.Or(k.EnvName, DefaultKeyEnv) }
+
+// KeyAdvice says which variable a key that was refused, or is missing, is read
+// from.
+func KeyAdvice(a Auth) string {
+	k, ok := a.(interface{ Variable() string })
+	if !ok {
+		return "it wants a key"
+	}
+	if os.Getenv(k.Variable()) == "" {
+		return "it wants a key: set the variable " + k.Variable() + " where glovebox runs"
+	}
+	return "it does not take the key in the variable " + k.Variable()
+}
+
+// RemoteConfig names one sandbox that is there already and is shared by all who
+// use it: a guest, or a server of the AIO Sandbox API, by URL.
+type RemoteConfig struct {
+	BaseURL   string
+	APIKeyEnv string // DefaultKeyEnv when empty
+	Header    string // DefaultKeyHeader when empty
+	Workdir   string // what the other side says when empty, else DefaultWorkdir
+}
+
+// Auth returns how requests to it are authorized.
+func (c RemoteConfig) Auth() StaticAPIKey {
+	return StaticAPIKey{EnvName: c.APIKeyEnv, HeaderName: c.Header}
 }
 
 // Provider makes, finds and removes sandboxes. Its methods may be called from
@@ -117,6 +164,12 @@ type Lister interface {
 // kernel. A sandbox that is not there is not an error: its state is StateLost.
 type Inspector interface {
 	Inspect(ctx context.Context, ref Ref) (Condition, error)
+}
+
+// Borrower is a Provider that only lends: what it hands out was there before and
+// is shared. Its Release changes nothing, however many generations there were.
+type Borrower interface {
+	Borrows()
 }
 
 // Starter and Stopper start and stop a sandbox and keep its contents.
@@ -183,11 +236,70 @@ type Logger interface {
 	Logs(ctx context.Context, ref Ref, tail int) (io.ReadCloser, error)
 }
 
-// Step is one step of an Allocate, in the order they happen: "create", "start",
-// "guest ready".
+// HostMounter is a Provider that says whether directories of this machine can be
+// mounted into its sandboxes. Where they cannot, a Spec needs no workspace: the
+// sandbox has one of its own. Without this ability they can.
+type HostMounter interface {
+	MountsHost() bool
+}
+
+// Adopter binds a root task to a place that was there before it: a running
+// container of the engine, ours or another's, by its name or id. The guest is put
+// into it and started; Release and Remove take the guest out again, with what it
+// started and left, and leave the place as it was found. Several root tasks may
+// have a guest in one place.
+type Adopter interface {
+	// Resolve returns the full id of the place that name names, and what it is.
+	// The error wraps ErrGone when there is none.
+	Resolve(ctx context.Context, name string) (Place, error)
+
+	// Adopt binds a root task to spec.Adopt. On any error what was put in is
+	// taken out again. The error says what about the place is in the way.
+	Adopt(ctx context.Context, rootTaskID string, spec Spec, report func(Step)) (Handle, error)
+}
+
+// Place is a container of an engine, whoever made it.
+type Place struct {
+	ID         string // full
+	Name       string
+	Image      string
+	Workdir    string
+	Instance   string   // of the glovebox that made it, "" for a stranger's
+	RootTaskID string   // that it was made for, "" for a stranger's
+	Adopted    []string // root tasks of this instance that have a guest in it
+	Condition  Condition
+	Ports      []string // "127.0.0.1:8080->80/tcp"
+	CreatedAt  time.Time
+	Network    NetworkMode
+}
+
+// Overseer shows everything that runs beside our own sandboxes, and starts and
+// stops it on a person's word.
+type Overseer interface {
+	Places(ctx context.Context) ([]Place, error)
+
+	// Changes calls changed after every change of any place, from one goroutine,
+	// until ctx ends, and after each reconnect.
+	Changes(ctx context.Context, changed func()) error
+
+	StartPlace(ctx context.Context, id string) error
+	StopPlace(ctx context.Context, id string) error
+	RemovePlace(ctx context.Context, id string) error // of this instance alone
+	PlaceLogs(ctx context.Context, id string, tail int) (string, error)
+}
+
+// Step is one step of an Allocate, in the order they happen: "create", "start"
+// and "guest ready", each told when it is done. What may take long comes before
+// them and is told when it begins: "pulling IMAGE" again and again, with how far
+// it has come, at least once a second.
 type Step struct {
-	Name string    `json:"name"`
-	At   time.Time `json:"at"`
+	Name   string
+	At     time.Time // of its end, or of the beginning of what takes long: the same each time
+	Detail string    // for people: "2 of 5 layers", or ""
+
+	Bytes          int64 // that have come
+	Total          int64 // of all; 0 while it is not known
+	BytesPerSecond int64 // lately; 0 before there is a measure
 }
 
 // Progress is a Provider that tells the steps of an Allocate while it runs.

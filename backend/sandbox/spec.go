@@ -26,6 +26,7 @@ type Spec struct {
 	Wall      Wall                `json:"wall,omitempty"`
 	Image     string              `json:"image,omitempty"`
 	Wire      string              `json:"wire,omitempty"`      // "" for a guest, "aio" for an image that serves the AIO API
+	BaseURL   string              `json:"base_url,omitempty"`  // of the remote wall: http(s)://HOST[:PORT][/PREFIX], without a key
 	User      string              `json:"user,omitempty"`      // "host" (default), "image", "root"
 	Workdir   string              `json:"workdir,omitempty"`   // DefaultWorkdir when empty
 	Workspace string              `json:"workspace,omitempty"` // host directory mounted read-write at Workdir
@@ -33,6 +34,8 @@ type Spec struct {
 	Resources map[string]string   `json:"resources,omitempty"` // passed on untouched; each provider validates its own keys
 	Env       map[string]EnvValue `json:"env,omitempty"`
 	Network   Network             `json:"network"`
+	Adopt     string              `json:"adopt,omitempty"` // full id of the container to be a guest in; nothing is made then
+	Share     string              `json:"share,omitempty"` // root task whose sandbox it is to be too; nothing is made then
 }
 
 // EnvValue is a literal, or the name of a host variable that is read when a
@@ -99,10 +102,20 @@ func (s Spec) Validate() error {
 	if err := s.validateNetwork(); err != nil {
 		return err
 	}
-	if s.Workdir != "" {
+	if s.Adopt != "" {
+		if s.Wall != WallDocker {
+			return &FieldError{"adopt", "containers are behind the docker wall; choose it, or leave the wall out"}
+		}
+		if s.Workdir != "" && !path.IsAbs(s.Workdir) {
+			return &FieldError{"workdir", fmt.Sprintf("%q is not absolute", s.Workdir)}
+		}
+	} else if s.Workdir != "" {
 		if reason := targetFault(s.Workdir); reason != "" {
 			return &FieldError{"workdir", reason}
 		}
+	}
+	if s.Share != "" && s.Wall != WallDocker && s.Wall != WallNamespace {
+		return &FieldError{"share", "only a sandbox that Glovebox has made can be shared"}
 	}
 	for name, v := range s.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {

@@ -29,6 +29,8 @@ const (
 	CauseRemoved     = "removed"
 	CauseForeign     = "its place is another's" // what its address names now is not ours
 	CauseEngine      = "engine not answering"
+	CauseServer      = "the other side is not answering"
+	CauseKey         = "the key was refused"
 	CauseIdle        = "idle"
 )
 
@@ -38,7 +40,7 @@ type Condition struct {
 	Value      State     `json:"value"`
 	Cause      string    `json:"cause"`
 	ObservedAt time.Time `json:"observed_at"`
-	Source     string    `json:"source"` // "engine", "kernel", "guest", "ledger"
+	Source     string    `json:"source"` // "engine", "kernel", "guest", "server", "ledger"
 }
 
 // Live reports whether calls can be made in this state.

@@ -46,6 +46,9 @@ func (s *Service) Container(ctx context.Context, id string) (Card, error) {
 		return card, nil
 	}
 	_, b, err := s.o.Lifetime.Client(ctx, v.ID)
+	if errors.Is(err, sandbox.ErrUnsupported) {
+		return card, nil // there is no guest to ask; the description says so
+	}
 	if err != nil {
 		card.Err = errors.Join(card.Err, err)
 		return card, nil

@@ -56,30 +56,13 @@ func (s *Service) Open(ctx context.Context, o Open) (string, error) {
 // makes is an empty workspace for a session that names none, and after a fault
 // not even that.
 func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCreated, error) {
-	spec := o.Spec
-	if spec.Wall == "" {
-		wall, err := s.o.Default.Wall(ctx)
-		if err != nil {
-			return nil, err
-		}
-		spec.Wall = wall
+	workspace, err := resolveWorkspace(o.Workspace)
+	if err != nil {
+		return nil, err
 	}
-	if spec.User == "" {
-		spec.User = s.o.Default.Spec.User
-	}
-	if spec.Wall != sandbox.WallLocal && spec.Wall != sandbox.WallRemote {
-		configured := s.o.Default.Spec.Network
-		if spec.Network.Mode == "" {
-			spec.Network.Mode = configured.Mode
-		}
-		// Named, so that the log means the same when the default is another.
-		spec.Network.Mode = spec.NetworkOrDefault()
-		if spec.Network.Mode == sandbox.NetworkProxy && spec.Network.Allow == nil {
-			spec.Network.Allow = configured.Allow
-		}
-	}
-	if spec.Resources == nil {
-		spec.Resources = s.o.Default.Spec.Resources
+	spec, byPolicy, err := s.specOf(ctx, id, workspace, o.Spec)
+	if err != nil {
+		return nil, err
 	}
 	model := o.Model
 	if model == "" {
@@ -95,7 +78,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	switch approvals {
 	case "":
 		approvals = task.ApproveAuto
-		if spec.Wall == sandbox.WallLocal {
+		if spec.Wall == sandbox.WallLocal || spec.Adopt != "" { // whose walls are not ours
 			approvals = task.ApproveAsk
 		}
 	case task.ApproveAsk, task.ApproveAuto:
@@ -105,16 +88,13 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	workspace, err := resolveWorkspace(o.Workspace)
-	if err != nil {
-		return nil, err
-	}
 	if spec.Wall == sandbox.WallDocker && spec.Image == "" {
 		if spec.Image, err = s.o.Default.Image(ctx); err != nil {
 			return nil, fmt.Errorf("find the default image: %w", err)
 		}
 	}
-	made := workspace == ""
+	// Where nothing of this machine can be mounted, the sandbox has a place of its own.
+	made := workspace == "" && spec.Adopt == "" && (spec.Wall == sandbox.WallLocal || s.o.Lifetime.MountsHost(spec.Wall))
 	if made {
 		if workspace, err = s.o.Workspace(id); err != nil {
 			return nil, fmt.Errorf("make a workspace: %w", err)
@@ -125,15 +105,124 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 		err = s.o.Lifetime.Check(ctx, spec)
 	}
 	if err != nil && made {
-		err = errors.Join(err, os.Remove(workspace)) // empty as it was made
+		removed := os.Remove(workspace) // empty as it was made
+		if spec.Wall != sandbox.WallLocal && !s.o.Lifetime.MountsHost(spec.Wall) {
+			// The check has found that out just now.
+			workspace, spec.Workspace = "", ""
+			err = s.o.Lifetime.Check(ctx, spec)
+		}
+		err = errors.Join(err, removed)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &task.TaskCreated{
 		Title: title(o), Goal: o.Goal, Model: model, Agent: cmp.Or(o.Agent, agent.MainPreset), Workspace: workspace,
-		Spec: spec, Approvals: approvals, OneShot: o.OneShot,
+		Spec: spec, Approvals: approvals, OneShot: o.OneShot, ByPolicy: byPolicy,
 	}, nil
+}
+
+// specOf fills in what a spec leaves out. byPolicy says that the host's policy
+// has the session run on the host itself.
+func (s *Service) specOf(ctx context.Context, id, workspace string, spec sandbox.Spec) (_ sandbox.Spec, byPolicy bool, err error) {
+	if spec.Adopt != "" {
+		if err := s.adoptSpec(ctx, &spec, workspace); err != nil {
+			return spec, false, err
+		}
+	}
+	named := spec.Wall
+	if spec.Wall == "" && spec.BaseURL != "" {
+		spec.Wall = sandbox.WallRemote
+	}
+	sandboxed := true
+	if spec.Wall != sandbox.WallLocal {
+		if sandboxed, err = s.o.HostConfig.sandboxed(id, workspace); err != nil {
+			return spec, false, err
+		}
+	}
+	switch {
+	case !sandboxed && (named != "" || spec.BaseURL != ""):
+		return spec, false, &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("this host's policy runs sessions of %s on the host itself; leave the wall out, or ask for local by name", cmp.Or(workspace, "an empty workspace"))}
+	case !sandboxed:
+		spec.Wall, byPolicy = sandbox.WallLocal, true
+	case spec.Wall == "":
+		if spec.Wall, err = s.o.Default.Wall(ctx); err != nil {
+			return spec, false, err
+		}
+	}
+	if own := s.o.HostConfig; own.SandboxProvider != nil && spec.Wall == own.SandboxSpec.Wall {
+		return fill(spec, own.SandboxSpec), byPolicy, nil
+	}
+	switch spec.Wall {
+	case sandbox.WallRemote: // it is there already, and has what it has
+		if spec.Network.Mode == "" {
+			spec.Network.Mode = sandbox.NetworkOpen
+		}
+		if spec.BaseURL == "" {
+			spec.BaseURL = s.o.Default.Spec.BaseURL
+		}
+		return spec, byPolicy, nil
+	default:
+		if spec.BaseURL != "" {
+			return spec, false, &sandbox.FieldError{Field: "base_url", Reason: "is of the remote wall alone"}
+		}
+	}
+	if spec.User == "" {
+		spec.User = s.o.Default.Spec.User
+	}
+	if spec.Wall != sandbox.WallLocal {
+		configured := s.o.Default.Spec.Network
+		if spec.Network.Mode == "" {
+			spec.Network.Mode = configured.Mode
+		}
+		// Named, so that the log means the same when the default is another.
+		spec.Network.Mode = spec.NetworkOrDefault()
+		if spec.Network.Mode == sandbox.NetworkProxy && spec.Network.Allow == nil {
+			spec.Network.Allow = configured.Allow
+		}
+	}
+	if spec.Resources == nil && spec.Adopt == "" {
+		spec.Resources = s.o.Default.Spec.Resources
+	}
+	return spec, byPolicy, nil
+}
+
+// fill takes from a template what a spec leaves out.
+func fill(spec, from sandbox.Spec) sandbox.Spec {
+	spec.Image = cmp.Or(spec.Image, from.Image)
+	spec.Wire = cmp.Or(spec.Wire, from.Wire)
+	spec.BaseURL = cmp.Or(spec.BaseURL, from.BaseURL)
+	spec.User = cmp.Or(spec.User, from.User)
+	spec.Workdir = cmp.Or(spec.Workdir, from.Workdir)
+	if spec.Mounts == nil {
+		spec.Mounts = from.Mounts
+	}
+	if spec.Resources == nil {
+		spec.Resources = from.Resources
+	}
+	if spec.Env == nil {
+		spec.Env = from.Env
+	}
+	if spec.Network.Mode == "" {
+		spec.Network = from.Network
+	}
+	return spec
+}
+
+// adoptSpec fills a spec in from the container that it is to be a guest in, which
+// may be named in any way that its engine takes.
+func (s *Service) adoptSpec(ctx context.Context, spec *sandbox.Spec, workspace string) error {
+	if workspace != "" {
+		return &sandbox.FieldError{Field: "workspace", Reason: "a container that is there already has its own files; leave the workspace out"}
+	}
+	spec.Wall = cmp.Or(spec.Wall, sandbox.WallDocker)
+	place, err := s.o.Lifetime.Resolve(ctx, spec.Wall, spec.Adopt)
+	if err != nil {
+		return err
+	}
+	spec.Adopt, spec.Image, spec.Network.Mode = place.ID, place.Image, place.Network
+	spec.Workdir = cmp.Or(spec.Workdir, place.Workdir)
+	return nil
 }
 
 // resolveWorkspace makes a given workspace absolute and real. It never makes one.

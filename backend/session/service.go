@@ -37,6 +37,8 @@ var (
 	ErrBusy       = errors.New("a turn is running; stop it first")
 	ErrNoApproval = errors.New("no call of that id waits for a decision")
 	ErrNotBound   = errors.New("the session has no sandbox")
+	ErrNoWork     = errors.New("no snapshot and no fork of this session is being made")
+	ErrWorking    = errors.New("a snapshot or a fork of this session is being made; wait for it, or cancel it")
 	ErrNoRetry    = errors.New("nothing has failed in this session that could be tried again; send a message to go on")
 )
 
@@ -55,6 +57,7 @@ type Options struct {
 	// itself. For a session that never ran there it does nothing.
 	ReleaseLocal func(rootTaskID string) error
 	HostRunner   execenv.Runner // of this machine, for what a sandbox is compared with
+	HostConfig   HostConfig     // of which a Service asks the policy
 	Log          *slog.Logger
 }
 

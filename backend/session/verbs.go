@@ -282,10 +282,14 @@ func (s *Service) Reprovision(ctx context.Context, id string) error {
 	s.mu.Lock()
 	d := s.driverOf(v.ID)
 	s.mu.Unlock()
-	defer s.setStep(d, "")
+	defer s.setStep(d, nil)
 	b, err := s.o.Lifetime.Reprovision(ctx, v.ID, s.stepReporter(d))
 	if err != nil {
 		return err
+	}
+	if b.Record.Spec.Adopt != "" {
+		return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
+			"You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."))
 	}
 	return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
 		"Your sandbox was lost and has been replaced by a new one. The workspace is the same; "+
@@ -308,31 +312,38 @@ func (s *Service) walled(ctx context.Context, id string) (View, error) {
 
 func (s *Service) bound(st *task.State, b lifetime.Binding, again bool) *task.TaskHostBound {
 	spec := b.Record.Spec
-	return &task.TaskHostBound{
+	bound := &task.TaskHostBound{
 		HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, ExecEnvRef: b.Ref, Wall: spec.Wall,
 		SandboxID: b.ShortID, Image: spec.Image, Network: string(spec.NetworkOrDefault()), Reprovision: again,
 	}
+	if spec.Wall == sandbox.WallRemote {
+		bound.Workdir = b.Workdir
+	}
+	if spec.Adopt != "" {
+		bound.Owner = task.OwnerAdopted
+	}
+	return bound
 }
 
 // stepReporter shows the steps of an allocation as they come.
 func (s *Service) stepReporter(d *driver) func(sandbox.Step) {
 	return func(step sandbox.Step) {
-		s.setStep(d, step.Name)
+		s.setStep(d, &step)
 		s.o.Hub.Ring()
 	}
 }
 
-func (s *Service) setStep(d *driver, step string) {
+func (s *Service) setStep(d *driver, step *sandbox.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.step = step
 }
 
-func (s *Service) step(root string) string {
+func (s *Service) step(root string) *sandbox.Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.drivers[root]; ok {
 		return d.step
 	}
-	return ""
+	return nil
 }

@@ -16,7 +16,9 @@ import (
 type View struct {
 	task.Summary
 	Condition *sandbox.Condition // nil on the local wall and before the first observation
-	Step      string             // of an allocation under way
+	Shares    []string           // the other sessions that hold the same sandbox now
+	Work      *Work              // a snapshot or fork of it that is being made, else nil
+	Step      *sandbox.Step      // of an allocation under way, else nil
 }
 
 // views folds the store's log to summaries, each event once.

@@ -23,7 +23,7 @@ type driver struct {
 	nudge      chan struct{}           // the same, for a turn that waits to ask its model again; of capacity one: a nudge that is on its way covers the next
 	cancel     context.CancelCauseFunc // of the step under way
 	stop       error                   // asked for between two steps
-	step       string                  // of an allocation under way
+	step       *sandbox.Step           // of an allocation under way, else nil; never written to
 }
 
 // driverOf returns the driver of a root task. s.mu is held.
@@ -191,10 +191,10 @@ func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 	}
 	spec := st.Created.Spec
 	if spec.Wall == sandbox.WallLocal {
-		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall})
+		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall, ByPolicy: st.Created.ByPolicy})
 	}
 	b, err := s.o.Lifetime.Allocate(ctx, d.root, spec, s.stepReporter(d))
-	s.setStep(d, "")
+	s.setStep(d, nil)
 	if err != nil {
 		return s.parkUnbound(ctx, j, err)
 	}
@@ -291,13 +291,28 @@ func placeOf(st *task.State) agent.Place {
 	if st.Bound != nil {
 		at.Network.Mode = sandbox.NetworkMode(st.Bound.Network)
 	}
+	if spec.Adopt != "" {
+		at.Name = "a container that was there before you, and is not yours: what you change in it stays"
+	}
 	switch spec.Wall {
 	case sandbox.WallNamespace:
 		at.Name = "a sealed sandbox of Linux namespaces"
+	case sandbox.WallRemote:
+		at.Name = "a remote machine that others may be using at the same time"
+		at.Workdir = remoteWorkdir(st)
 	case sandbox.WallLocal:
 		at = agent.Place{Name: "the person's own machine", Workdir: st.Created.Workspace, Host: true}
 	}
 	return at
+}
+
+// remoteWorkdir is where a remote sandbox works: it says so itself when it is
+// bound.
+func remoteWorkdir(st *task.State) string {
+	if st.Bound != nil && st.Bound.Workdir != "" {
+		return st.Bound.Workdir
+	}
+	return st.Created.Spec.WorkdirOrDefault()
 }
 
 func newCallID() string { return newID("c-") }

@@ -95,7 +95,7 @@ func ends(k task.Kind) bool {
 // out of sight are but labels.
 func outlivesTask(k task.Kind) bool {
 	switch k {
-	case task.KindSandboxStateChanged, task.KindEgressDecided, task.KindTaskHostBound, task.KindTaskRenamed, task.KindTaskArchived, task.KindToolResultRecorded:
+	case task.KindSandboxStateChanged, task.KindEgressDecided, task.KindTaskHostBound, task.KindTaskRenamed, task.KindTaskArchived, task.KindTaskForked, task.KindToolResultRecorded:
 		return true
 	}
 	return strings.HasPrefix(string(k), "ToolCall")

@@ -42,6 +42,10 @@ type TaskCreated struct {
 	Approvals Approvals    `json:"approvals"`
 	ParentID  string       `json:"parent_id"`
 	OneShot   bool         `json:"one_shot"` // the end of its first turn completes it
+
+	// ByPolicy says that the host's policy has chosen the local wall, once and for
+	// the task's whole life.
+	ByPolicy bool `json:"by_policy,omitempty"`
 }
 
 // TaskRenamed gives a task another title.
@@ -52,6 +56,17 @@ type TaskRenamed struct {
 // TaskArchived puts a task out of sight, or back. It changes nothing else.
 type TaskArchived struct {
 	Archived bool `json:"archived"`
+}
+
+// TaskForked says that a task goes on from another's conversation. It is in the
+// logs of both: in the fork's it stands before what was taken over.
+type TaskForked struct {
+	SourceID  string `json:"source_id"`
+	ForkID    string `json:"fork_id"`
+	Seq       int64  `json:"seq"`             // of the source's last event that is in the fork
+	Sandbox   string `json:"sandbox"`         // "snapshot", "fresh" or "share"
+	Workspace string `json:"workspace"`       // "share" or "copy"
+	Image     string `json:"image,omitempty"` // the snapshot
 }
 
 // Approvals says which tool calls wait for a person.
@@ -78,8 +93,17 @@ type TaskHostBound struct {
 	SandboxID    string       `json:"sandbox_id"` // short id
 	Image        string       `json:"image"`
 	Network      string       `json:"network"`
-	Reprovision  bool         `json:"reprovision"` // it replaces a sandbox that was lost
+	Workdir      string       `json:"workdir,omitempty"`   // of a remote sandbox, as it says
+	Reprovision  bool         `json:"reprovision"`         // it replaces a sandbox that was lost
+	ByPolicy     bool         `json:"by_policy,omitempty"` // the host's policy chose the local wall
+
+	// Owner is OwnerAdopted where the place was there before the session.
+	Owner string `json:"owner,omitempty"`
 }
+
+// OwnerAdopted marks a place that the session is a guest in: a release takes the
+// guest out and leaves the place.
+const OwnerAdopted = "adopted"
 
 // SandboxStateChanged records a state that was observed or brought about.
 type SandboxStateChanged struct {
@@ -273,6 +297,7 @@ const (
 	KindTaskCreated           Kind = "TaskCreated"
 	KindTaskRenamed           Kind = "TaskRenamed"
 	KindTaskArchived          Kind = "TaskArchived"
+	KindTaskForked            Kind = "TaskForked"
 	KindLeaseGranted          Kind = "LeaseGranted"
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
@@ -300,6 +325,7 @@ const (
 func (TaskCreated) EventKind() Kind               { return KindTaskCreated }
 func (TaskRenamed) EventKind() Kind               { return KindTaskRenamed }
 func (TaskArchived) EventKind() Kind              { return KindTaskArchived }
+func (TaskForked) EventKind() Kind                { return KindTaskForked }
 func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
@@ -327,6 +353,7 @@ var blank = map[Kind]func() Payload{
 	KindTaskCreated:           func() Payload { return &TaskCreated{} },
 	KindTaskRenamed:           func() Payload { return &TaskRenamed{} },
 	KindTaskArchived:          func() Payload { return &TaskArchived{} },
+	KindTaskForked:            func() Payload { return &TaskForked{} },
 	KindLeaseGranted:          func() Payload { return &LeaseGranted{} },
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },

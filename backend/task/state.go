@@ -37,6 +37,7 @@ type Summary struct {
 	Open       []string          // ids of calls started and not finished, in order
 	Waiting    []ToolCallApprovalRequested
 	Archived   bool
+	Fork       *TaskForked        // where it comes from; nil for one that is no fork
 	Retry      *LLMRetryScheduled // while the turn waits to ask its model again
 	Failures   int                // requests to the model that have failed in a row and are made again
 	Usage      llm.Usage          // of all requests, those that failed included
@@ -152,6 +153,10 @@ func (s *Summary) apply(e Event, p Payload) {
 		}
 	case *TaskArchived:
 		s.Archived = p.Archived
+	case *TaskForked:
+		if p.ForkID == e.RootTaskID {
+			s.Fork = p
+		}
 	case *MessagesAppended:
 		if p.byPerson() {
 			s.patient() // it is worth asking at once

@@ -31,6 +31,14 @@ type GuestConfig struct {
 	// ReadOnly lists mounts that the guest makes read-only on the same occasion:
 	// those of devices, which can be written to all the same.
 	ReadOnly []string `json:"read_only"`
+
+	// Adopted says that the container was there before the guest and outlives it:
+	// the guest adds nothing to its files but its own directory, and shares the
+	// groups that mark calls with whatever other guests there are.
+	Adopted bool `json:"adopted"`
+
+	// LogFile takes what the guest says, where its standard error has no reader.
+	LogFile string `json:"log_file"`
 }
 
 // Tag is how the guest knows the processes of a call.
@@ -47,6 +55,16 @@ const (
 const (
 	FirstTagGroup = 50000
 	LastTagGroup  = 59999
+)
+
+// A guest that is a container's own takes the groups up to LastOwnTag, in their
+// order. Those above are for guests that share a container with it, or with each
+// other: each has one of SharedTagSlots ranges to itself.
+const (
+	LastOwnTag     = 55999
+	FirstSharedTag = 56000
+	SharedTagCount = 50
+	SharedTagSlots = 60
 )
 
 // ProofMessage is what a Proof signs.

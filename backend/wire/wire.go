@@ -54,6 +54,9 @@ const (
 	PathBrowserStop  = "/v1/browser/stop"  // POST → Browser, when nothing of it is left
 	PathCDP          = "/cdp"              // GET, a WebSocket of CDP messages; starts the browser
 
+	PathProxy     = "/proxy/{port}"           // any method: what listens on a port inside, with the prefix taken off
+	PathProxyRest = "/proxy/{port}/{rest...}" // likewise
+
 	PathRead     = "/v1/files/read"     // POST execenv.ReadRequest → execenv.ReadResult
 	PathWrite    = "/v1/files/write"    // POST execenv.WriteRequest → execenv.WriteResult
 	PathEdit     = "/v1/files/edit"     // POST execenv.EditRequest → execenv.EditResult
@@ -65,6 +68,9 @@ const (
 	PathSnapshot = "/v1/files/snapshot" // POST execenv.SnapshotRequest → execenv.SnapshotResult
 	PathWatch    = "/v1/files/watch"    // POST WatchDirs → frames, until the connection ends
 )
+
+// ProxyPath is the prefix of what listens on a port inside the sandbox.
+func ProxyPath(port string) string { return "/proxy/" + port }
 
 // ProtocolView is what the connection of a PathView request is upgraded to.
 const ProtocolView = "glovebox-terminal"
@@ -109,7 +115,9 @@ type Hello struct {
 	GID        int       `json:"gid"`
 	User       string    `json:"user"`
 	Home       string    `json:"home"`
-	Tag        string    `json:"tag"`         // "gid" or "uts": how a call's processes are known
+	Tag        string    `json:"tag"`       // "gid" or "uts": how a call's processes are known
+	FirstTag   int       `json:"first_tag"` // of the groups, where it is "gid"
+	LastTag    int       `json:"last_tag"`
 	BestEffort bool      `json:"best_effort"` // a command can shed the tag
 	Kernel     string    `json:"kernel"`
 	Shell      string    `json:"shell"` // path of the sh (or bash) that Bash uses
@@ -127,6 +135,7 @@ type Stats struct {
 	GuestMemory int64         `json:"guest_memory"` // RSS of the guest alone
 	Calls       int           `json:"calls"`        // running
 	Terminals   int           `json:"terminals"`    // running
+	Processes   int           `json:"processes"`    // of commands that run, and what others have left in the background
 }
 
 // PathRequest names one path.

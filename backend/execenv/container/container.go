@@ -39,21 +39,26 @@ type Channels interface {
 // Options are what a Binder is made of.
 type Options struct {
 	Channels Channels
+
+	// Preamble is asked before every command for text to evaluate first, by the
+	// sandbox that it runs in; nil for none. See execenv.Preamble.
+	Preamble func(ctx context.Context, ref sandbox.Ref, argv []string) (string, error)
 }
 
 // Binder binds root tasks to their sandboxes.
 type Binder struct {
 	channels Channels
+	preamble func(ctx context.Context, ref sandbox.Ref, argv []string) (string, error)
 }
 
 var _ execenv.Binder = (*Binder)(nil)
 
 // New returns a Binder.
-func New(o Options) *Binder { return &Binder{o.Channels} }
+func New(o Options) *Binder { return &Binder{o.Channels, o.Preamble} }
 
 // Bind opens the Env of a root task for a caller.
 func (b *Binder) Bind(ctx context.Context, rootTaskID string, c execenv.Caller) (execenv.Env, error) {
-	e := &Env{channels: b.channels, root: rootTaskID, caller: c}
+	e := &Env{channels: b.channels, preamble: b.preamble, root: rootTaskID, caller: c}
 	if _, err := e.channel(ctx); err != nil {
 		return nil, err
 	}
@@ -63,6 +68,7 @@ func (b *Binder) Bind(ctx context.Context, rootTaskID string, c execenv.Caller) 
 // Env is a root task's sandbox as one caller sees it.
 type Env struct {
 	channels Channels
+	preamble func(ctx context.Context, ref sandbox.Ref, argv []string) (string, error)
 	root     string
 	caller   execenv.Caller
 
@@ -86,6 +92,7 @@ type channel struct {
 	boot    string
 	workdir string
 	env     map[string]sandbox.EnvValue
+	ref     sandbox.Ref
 }
 
 func (e *Env) channel(ctx context.Context) (channel, error) {
@@ -100,7 +107,7 @@ func (e *Env) channel(ctx context.Context) (channel, error) {
 	e.mu.Lock()
 	e.where = execenv.Where{Wall: string(rec.Wall), SandboxID: rec.ShortID, Workdir: workdir, Boot: hello.BootID}
 	e.mu.Unlock()
-	return channel{c, hello.BootID, workdir, rec.Spec.Env}, nil
+	return channel{c, hello.BootID, workdir, rec.Spec.Env, rec.Ref}, nil
 }
 
 // abs resolves a path as a command in the working directory would.

@@ -27,6 +27,12 @@ func (e *Env) Run(ctx context.Context, cmd execenv.Command, live func(execenv.Ch
 	}
 	cmd.Dir = c.abs(cmd.Dir)
 	cmd.Env = slices.Concat(variables(c.env), cmd.Env)
+	if e.preamble != nil {
+		bound := execenv.Preamble(func(ctx context.Context, argv []string) (string, error) { return e.preamble(ctx, c.ref, argv) })
+		if cmd, err = bound.Prepare(ctx, cmd); err != nil {
+			return execenv.Outcome{}, fmt.Errorf("the preamble of a command: %w; the command was not run", err)
+		}
+	}
 	if cmd.Call.ID == "" {
 		// Nobody will ask for it again, but this call may have to.
 		cmd.Call.ID = "host-" + rand.Text()

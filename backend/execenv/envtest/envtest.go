@@ -31,9 +31,21 @@ type Abilities struct {
 	// ExactKill: a killed command cannot hide a process, whatever it changes of
 	// session, parents and environment.
 	ExactKill bool
+	// Remote: a place that is spoken to by somebody else's API. What holds there
+	// in part only is said by Limits.
+	Remote *Limits
 	// ExactlyOnce: an effect with a call id that is known returns its outcome
 	// instead of happening again.
 	ExactlyOnce bool
+}
+
+// Limits are what does not hold in a place that is spoken to by somebody else's
+// API, beside that a kill proves nothing, that output is text rather than bytes,
+// that children which live on are not reported, that a link can be swapped in
+// between a check and a write, and that there are neither terminals nor watches.
+type Limits struct {
+	Merged    bool // both outputs come as one, at the end
+	MayLinger bool // what was stopped may go on
 }
 
 // limit bounds each call of the suite, so that a hang is a failure.
@@ -43,19 +55,22 @@ const limit = 60 * time.Second
 // can write to; both may be shared between calls, since each test works in a
 // directory of its own.
 func Test(t *testing.T, open func(t *testing.T) (env execenv.Env, workdir string), a Abilities) {
+	merged := a.Remote != nil && a.Remote.Merged
 	for _, tt := range []struct {
 		name string
 		test func(*suite)
 		skip bool
 	}{
 		{name: "run/exit", test: testExit},
-		{name: "run/bytes", test: testBytes},
-		{name: "run/live", test: testLive},
+		{name: "run/bytes", test: testBytes, skip: a.Remote != nil},
+		{name: "run/text", test: testText},
+		{name: "run/live", test: testLive, skip: merged},
 		{name: "run/input", test: testInput},
 		{name: "run/place", test: testPlace},
-		{name: "run/background", test: testBackground},
-		{name: "run/timeout", test: testTimeout},
-		{name: "run/interrupt", test: testInterrupt},
+		{name: "run/background", test: testBackground, skip: a.Remote != nil},
+		{name: "run/timeout", test: testTimeout, skip: a.Remote != nil},
+		{name: "run/interrupt", test: testInterrupt, skip: a.Remote != nil},
+		{name: "run/unproven", test: testUnproven, skip: a.Remote == nil},
 		{name: "run/hidden", test: testHidden, skip: !a.ExactKill},
 		{name: "run/large", test: testLarge},
 		{name: "run/endless", test: testEndless},
@@ -69,30 +84,30 @@ func Test(t *testing.T, open func(t *testing.T) (env execenv.Env, workdir string
 		{name: "files/list", test: testList},
 		{name: "files/change", test: testChange},
 		{name: "fence", test: testFence},
-		{name: "fence/swap", test: testSwap},
+		{name: "fence/swap", test: testSwap, skip: a.Remote != nil},
 		{name: "search/glob", test: testGlob},
 		{name: "search/grep", test: testGrep},
 		{name: "search/snapshot", test: testSnapshot},
-		{name: "terminals/shell", test: testTerminalShell},
-		{name: "terminals/jobs", test: testTerminalJobs},
-		{name: "terminals/views", test: testTerminalViews},
-		{name: "terminals/flood", test: testTerminalFlood},
-		{name: "terminals/deaf", test: testTerminalDeaf},
-		{name: "terminals/close", test: testTerminalClose},
-		{name: "terminals/end", test: testTerminalEnd},
-		{name: "terminals/limits", test: testTerminalLimits},
-		{name: "watch/changes", test: testWatch},
-		{name: "watch/many", test: testWatchMany},
-		{name: "watch/replaced", test: testWatchReplaced},
-		{name: "watch/refused", test: testWatchRefused},
-		{name: "watch/ends", test: testWatchEnds},
+		{name: "terminals/shell", test: testTerminalShell, skip: a.Remote != nil},
+		{name: "terminals/jobs", test: testTerminalJobs, skip: a.Remote != nil},
+		{name: "terminals/views", test: testTerminalViews, skip: a.Remote != nil},
+		{name: "terminals/flood", test: testTerminalFlood, skip: a.Remote != nil},
+		{name: "terminals/deaf", test: testTerminalDeaf, skip: a.Remote != nil},
+		{name: "terminals/close", test: testTerminalClose, skip: a.Remote != nil},
+		{name: "terminals/end", test: testTerminalEnd, skip: a.Remote != nil},
+		{name: "terminals/limits", test: testTerminalLimits, skip: a.Remote != nil},
+		{name: "watch/changes", test: testWatch, skip: a.Remote != nil},
+		{name: "watch/many", test: testWatchMany, skip: a.Remote != nil},
+		{name: "watch/replaced", test: testWatchReplaced, skip: a.Remote != nil},
+		{name: "watch/refused", test: testWatchRefused, skip: a.Remote != nil},
+		{name: "watch/ends", test: testWatchEnds, skip: a.Remote != nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.skip {
 				t.Skip("not an ability of this Env")
 			}
 			env, workdir := open(t)
-			s := &suite{T: t, env: env, dir: path.Join(workdir, "envtest-"+strings.ToLower(rand.Text()[:8]))}
+			s := &suite{T: t, env: env, can: a, dir: path.Join(workdir, "envtest-"+strings.ToLower(rand.Text()[:8]))}
 			s.must(env.Change(s.ctx(), execenv.ChangeRequest{Kind: execenv.ChangeMkdir, Path: s.dir}))
 			t.Cleanup(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -111,8 +126,12 @@ func Test(t *testing.T, open func(t *testing.T) (env execenv.Env, workdir string
 type suite struct {
 	*testing.T
 	env execenv.Env
+	can Abilities
 	dir string
 }
+
+// merged reports that both outputs come as one.
+func (s *suite) merged() bool { return s.can.Remote != nil && s.can.Remote.Merged }
 
 // ctx returns a context for one call.
 func (s *suite) ctx() context.Context {

@@ -31,8 +31,8 @@ func testExit(s *suite) {
 		}
 	}
 	o := s.run(execenv.Command{Argv: []string{"no-such-program-anywhere"}}, nil)
-	if o.ExitCode != 127 || !strings.Contains(text(o.Stderr), "no-such-program-anywhere") {
-		s.Errorf("a program that is not there: exit code %d, %q", o.ExitCode, text(o.Stderr))
+	if said := s.errors(o); o.ExitCode != 127 || !strings.Contains(said, "no-such-program-anywhere") {
+		s.Errorf("a program that is not there: exit code %d, %q", o.ExitCode, said)
 	}
 	s.put("plain", "not a program")
 	if o := s.run(execenv.Command{Argv: []string{s.path("plain")}}, nil); o.ExitCode != 126 {
@@ -40,6 +40,73 @@ func testExit(s *suite) {
 	}
 	_, err := s.env.Run(s.ctx(), execenv.Command{Dir: s.dir}, nil)
 	s.is("no arguments", err, execenv.ErrInvalid)
+}
+
+// errors returns what a command printed as an error.
+func (s *suite) errors(o execenv.Outcome) string {
+	if s.merged() {
+		return text(o.Stdout)
+	}
+	return text(o.Stderr)
+}
+
+// testText: text comes whole and in order, with its length and hash.
+func testText(s *suite) {
+	o := s.sh(`echo out; echo err >&2; echo out2`)
+	want, wantErr := "out\nout2\n", "err\n"
+	if s.merged() {
+		want, wantErr = "out\nerr\nout2\n", ""
+	}
+	if text(o.Stdout) != want || text(o.Stderr) != wantErr {
+		s.Errorf("streams: %q, %q", text(o.Stdout), text(o.Stderr))
+	}
+	if o.Stdout.Hash != hash(want) || o.Stdout.Total != int64(len(want)) {
+		s.Errorf("hash %s of %d bytes", o.Stdout.Hash, o.Stdout.Total)
+	}
+	wide := strings.Repeat("你", 20_000) + "😀"
+	s.put("wide", wide)
+	if got := s.do("cat wide"); got != wide {
+		s.Errorf("%d bytes of wide characters came out as %d", len(wide), len(got))
+	}
+	line := strings.Repeat("x", 5<<20)
+	s.put("line", line)
+	o = s.sh("cat line; echo END")
+	if o.Stdout.Total != int64(len(line)+4) || !strings.HasSuffix(string(o.Stdout.Tail), "xEND\n") || o.Stdout.Hash != hash(line+"END\n") {
+		s.Errorf("a long line: %d bytes, tail ends in %q", o.Stdout.Total, tail(o.Stdout.Tail, 10))
+	}
+}
+
+// testUnproven: a command ends in its time or by a stop, and what that left is
+// not claimed to be known.
+func testUnproven(s *suite) {
+	for _, script := range []string{"sleep %s", "trap '' TERM; sleep %s; sleep %[1]s", "sleep %s & sleep %[1]s"} {
+		number := sleepNumber()
+		script = fmt.Sprintf(script, number)
+		start := time.Now()
+		o := s.run(execenv.Command{Argv: []string{"sh", "-c", script}, Timeout: 300 * time.Millisecond}, nil)
+		if !o.TimedOut || o.Interrupted || o.Kill != nil || o.ExitCode == 0 || time.Since(start) > limit/3 {
+			s.Errorf("%s: %+v after %v", script, o, time.Since(start))
+		}
+		if n := s.alive(number); n != 0 && !s.can.Remote.MayLinger {
+			s.Errorf("%s: %d processes are left", script, n)
+		}
+
+		ctx, cancel := context.WithCancel(s.ctx())
+		stop := time.AfterFunc(time.Second, cancel) // where nothing tells that it runs
+		o, err := s.env.Run(ctx, execenv.Command{Argv: []string{"sh", "-c", "echo ready; " + script}, Dir: s.dir}, func(execenv.Chunk) { cancel() })
+		stop.Stop()
+		cancel()
+		s.must(err)
+		if !o.Interrupted || o.TimedOut || o.Kill != nil || o.ExitCode == 0 {
+			s.Errorf("%s: stopped: %+v", script, o)
+		}
+		if n := s.alive(number); n != 0 && !s.can.Remote.MayLinger {
+			s.Errorf("%s: stopped: %d processes are left", script, n)
+		}
+	}
+	if got := s.do("echo next"); got != "next\n" {
+		s.Errorf("the next command printed %q", got)
+	}
 }
 
 func testBytes(s *suite) {
@@ -252,7 +319,7 @@ func testLarge(s *suite) {
 	for _, redirect := range []string{"", " >&2"} {
 		o := s.sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' a%s; exit 3", size, redirect))
 		c := o.Stdout
-		if redirect != "" {
+		if redirect != "" && !s.merged() {
 			c = o.Stderr
 		}
 		if o.ExitCode != 3 || c.Total != size || c.Hash != sum {
@@ -261,6 +328,9 @@ func testLarge(s *suite) {
 		if len(c.Head) != execenv.HeadBytes || len(c.Tail) != execenv.TailBytes || c.Dropped() != size-execenv.HeadBytes-execenv.TailBytes {
 			s.Errorf("kept %d and %d bytes, dropped %d", len(c.Head), len(c.Tail), c.Dropped())
 		}
+	}
+	if s.can.Remote != nil {
+		return // NUL bytes are no text
 	}
 	// Nothing is lost where the reader sets the pace.
 	var got int64

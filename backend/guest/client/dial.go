@@ -17,6 +17,16 @@ const (
 	maxLine       = 4 << 10
 )
 
+// Connect opens a connection of its own to the guest, past its greeting, for an
+// HTTP/1.1 client that speaks to what listens inside by wire.PathProxy.
+func (c *Client) Connect(ctx context.Context) (net.Conn, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return conn, nil
+}
+
 // dial opens a connection and makes sure who is at the other end of it.
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
@@ -38,23 +48,43 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (c *Client) handshake(conn net.Conn) error {
-	var g wire.Greeting
-	if err := readLine(conn, &g); err != nil {
-		return err
-	}
+	g, err := Greet(conn)
 	switch {
+	case err != nil:
+		return err
 	case g.GuestID != c.o.GuestID:
 		return fmt.Errorf("guest %q answered, not %q", g.GuestID, c.o.GuestID)
-	case g.Version != wire.Version && g.Version != wire.Version-1:
-		return fmt.Errorf("the guest speaks wire version %d, this host %d: restart the sandbox", g.Version, wire.Version)
 	case g.Trusted:
 		return nil
-	case len(c.o.Key) != ed25519.PrivateKeySize:
+	}
+	return Prove(conn, g, c.o.Key)
+}
+
+// Greet reads who is at the other end of a new connection, a byte at a time and
+// none too many. It fails for a guest of a wire version that this host does not
+// speak.
+func Greet(conn net.Conn) (g wire.Greeting, err error) {
+	if err := readLine(conn, &g); err != nil {
+		return g, fmt.Errorf("read the guest's greeting: %w", err)
+	}
+	if g.Version != wire.Version && g.Version != wire.Version-1 {
+		return g, fmt.Errorf("the guest speaks wire version %d, this host %d: restart the sandbox, or update the older of the two", g.Version, wire.Version)
+	}
+	return g, nil
+}
+
+// ErrRefused is a guest that did not take the proof.
+var ErrRefused = errors.New("the guest refused the proof")
+
+// Prove answers a greeting that asks for it with a signature by key. The error
+// wraps ErrRefused when the guest wants another.
+func Prove(conn net.Conn, g wire.Greeting, key ed25519.PrivateKey) error {
+	if len(key) != ed25519.PrivateKeySize {
 		return errors.New("the guest wants a proof, and there is no key")
 	}
 	proof, err := json.Marshal(wire.Proof{
 		Version:   g.Version,
-		Signature: ed25519.Sign(c.o.Key, wire.ProofMessage(g.Nonce, g.GuestID, g.Version)),
+		Signature: ed25519.Sign(key, wire.ProofMessage(g.Nonce, g.GuestID, g.Version)),
 	})
 	if err != nil {
 		return err
@@ -64,10 +94,10 @@ func (c *Client) handshake(conn net.Conn) error {
 	}
 	var v wire.Verdict
 	if err := readLine(conn, &v); err != nil {
-		return err
+		return fmt.Errorf("read the guest's verdict: %w", err)
 	}
 	if !v.OK {
-		return fmt.Errorf("the guest refused the proof: %s", v.Error)
+		return fmt.Errorf("%w: %s", ErrRefused, v.Error)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ type Mark struct {
 
 // marks hands out marks that no living process carries.
 type marks struct {
-	tag wire.Tag
+	tag         wire.Tag
+	first, last uint64 // of the groups
 
 	mu    sync.Mutex
 	next  uint64
@@ -38,8 +39,11 @@ type marks struct {
 	held  map[uint64]*Mark
 }
 
-func newMarks(tag wire.Tag) *marks {
-	return &marks{tag: tag, next: wire.FirstTagGroup, held: map[uint64]*Mark{}}
+func newMarks(tag wire.Tag, first, last uint64) *marks {
+	if first == 0 {
+		first, last = wire.FirstTagGroup, wire.LastOwnTag
+	}
+	return &marks{tag: tag, first: first, last: last, next: first, held: map[uint64]*Mark{}}
 }
 
 // group reserves a group or number that is neither held nor carried by one of
@@ -59,12 +63,12 @@ func (m *marks) group(used func() (map[uint64][]execenv.Process, bool)) (*Mark, 
 		}
 	}
 	m.fresh--
-	const count = wire.LastTagGroup - wire.FirstTagGroup + 1
+	count := m.last - m.first + 1
 	for range count {
 		key := m.next
 		m.next++
-		if m.next > wire.LastTagGroup {
-			m.next = wire.FirstTagGroup
+		if m.next > m.last {
+			m.next = m.first
 		}
 		if _, ok := m.held[key]; !ok {
 			mark := &Mark{key: key}
@@ -169,4 +173,18 @@ func groupOf(status []byte) (uint64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// Carries reports whether a living process carries one of a range of groups.
+func Carries(pid, first, last int) bool {
+	status, err := os.ReadFile(procPath(pid, "status"))
+	if err != nil || first == 0 {
+		return false
+	}
+	switch field(status, "\nState:") {
+	case 'Z', 'X', 0:
+		return false
+	}
+	group, ok := groupOf(status)
+	return ok && group >= uint64(first) && group <= uint64(last)
 }

@@ -131,6 +131,17 @@ func (t *Table) Sweep(held []*Mark) map[*Mark][]execenv.Process {
 	return carried
 }
 
+// Living counts the processes that carry a mark: of commands that run, and what
+// others have left in the background.
+func (t *Table) Living() int {
+	used, _ := t.used()
+	n := 0
+	for _, ps := range used {
+		n += len(ps)
+	}
+	return n
+}
+
 func (t *Table) used() (used map[uint64][]execenv.Process, settled bool) {
 	used = map[uint64][]execenv.Process{}
 	t.raise(func() {

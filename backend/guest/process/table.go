@@ -24,6 +24,10 @@ type Options struct {
 	GID    int
 	Groups []int // the user's own, without GID
 
+	// FirstTag and LastTag are the groups that mark calls, where Tag is
+	// wire.TagGroup; 0 are those of a guest that has a container to itself.
+	FirstTag, LastTag int
+
 	// KeepFileCaps leaves CHOWN, DAC_OVERRIDE, FOWNER and FSETID to commands of
 	// uid 0, so that a package manager works. Everything else is always dropped.
 	KeepFileCaps bool
@@ -95,7 +99,7 @@ func New(o Options) (*Table, error) {
 	t.wg.Go(func() { t.spawner(ready) })
 	state := <-ready
 	t.warnings = state.warnings
-	t.marks = newMarks(state.tag)
+	t.marks = newMarks(state.tag, uint64(o.FirstTag), uint64(o.LastTag))
 	t.wg.Go(func() {
 		defer signal.Stop(child)
 		for {

@@ -47,6 +47,9 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 	if err != nil {
 		return h, err
 	}
+	if err := p.probeMounts(ctx, pl, guest); err != nil {
+		return h, err
+	}
 	b, err := p.makeBox(newGuestID(), rootTaskID, pl.uid, pl.gid)
 	defer func() {
 		if err != nil {
@@ -66,10 +69,17 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 		return h, err
 	}
 	done("start")
-	if h, err = p.handle(id, b, pl.workdir); err != nil {
+	dial := b.dial
+	if pl.byExec {
+		dial = p.execDial(id, pl.guestUID())
+	}
+	if h, err = p.handle(id, b, pl.workdir, dial); err != nil {
 		return h, err
 	}
 	if err := p.awaitGuest(ctx, h); err != nil {
+		return h, err
+	}
+	if err := p.provePlace(ctx, h, pl); err != nil {
 		return h, err
 	}
 	if pl.facts.remapped {
@@ -111,6 +121,15 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 		if err := b.note(owner{Session: pl.root, Container: created.ID}); err != nil {
 			return "", fmt.Errorf("note the container: %w", err)
 		}
+		if pl.byExec {
+			var own []*tar.Header
+			if pl.ownPlace {
+				own = append(own, pl.ownWorkdir())
+			}
+			if err := p.putGuest(ctx, created.ID, pl.arch, pl.guestUID(), own...); err != nil {
+				return "", err
+			}
+		}
 		if pl.home == homeInside {
 			if err := p.makeHome(ctx, created.ID, pl); err != nil {
 				return "", err
@@ -139,6 +158,10 @@ func (p *Provider) makeHome(ctx context.Context, id string, pl plan) error {
 // the host.
 func (p *Provider) config(pl plan, b box) (*container.Config, error) {
 	key := client.DeriveKey(p.opts.Secret, b.guestID)
+	own := insideDir // a tmpfs that is open again at each start
+	if pl.byExec {
+		own = insideBox
+	}
 	guestConfig, err := json.Marshal(wire.GuestConfig{
 		GuestID:   b.guestID,
 		PublicKey: key.Public().(ed25519.PublicKey),
@@ -149,7 +172,7 @@ func (p *Provider) config(pl plan, b box) (*container.Config, error) {
 		User:      pl.user,
 		Tag:       wire.TagGroup,
 		GuestUID:  pl.guestUID(),
-		Own:       insideDir,
+		Own:       own,
 		Env:       pl.env,
 		Relay:     pl.relay,
 	})
@@ -184,9 +207,13 @@ func (p *Provider) hostConfig(pl plan, guest string, b box) *container.HostConfi
 		capabilities = append(capabilities, "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
 	}
 	init := false
+	tmpfs := map[string]string{insideDir: pl.ownDirectory()}
+	if pl.byExec {
+		tmpfs = nil // it would hide what was copied in
+	}
 	return &container.HostConfig{
 		Mounts:        pl.engineMounts(guest, b),
-		Tmpfs:         map[string]string{insideDir: pl.ownDirectory()},
+		Tmpfs:         tmpfs,
 		NetworkMode:   pl.network,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Init:          &init,
@@ -258,7 +285,7 @@ func (p *Provider) start(ctx context.Context, id string) error {
 }
 
 // handle is the live address of a container.
-func (p *Provider) handle(id string, b box, workdir string) (sandbox.Handle, error) {
+func (p *Provider) handle(id string, b box, workdir string, dial sandbox.DialFunc) (sandbox.Handle, error) {
 	if _, err := p.ref(id); err != nil {
 		return sandbox.Handle{}, err
 	}
@@ -268,6 +295,6 @@ func (p *Provider) handle(id string, b box, workdir string) (sandbox.Handle, err
 		ShortID:   id[:12],
 		GuestID:   b.guestID,
 		Workdir:   workdir,
-		Dial:      b.dial,
+		Dial:      dial,
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -17,10 +18,11 @@ import (
 // Attach finds the container of ref again and makes it run; see
 // sandbox.Provider. Calls for one container wait for each other.
 func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, error) {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return sandbox.Handle{}, err
 	}
+	id := at.id
 	unlock, err := p.starting.lock(ctx, id)
 	if err != nil {
 		return sandbox.Handle{}, fmt.Errorf("attach to %s: %w", id[:12], err)
@@ -28,6 +30,13 @@ func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle,
 	defer unlock()
 	if _, err := p.connect(ctx); err != nil {
 		return sandbox.Handle{}, err
+	}
+	if at.guest != "" {
+		b, note, err := p.adoption(at)
+		if err != nil {
+			return sandbox.Handle{}, err
+		}
+		return p.attachAdopted(ctx, id, b, note)
 	}
 	c, err := p.settled(ctx, id)
 	if err != nil {
@@ -40,7 +49,7 @@ func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle,
 	if err := p.run(ctx, c); err != nil {
 		return sandbox.Handle{}, err
 	}
-	h, err := p.handle(id, b, c.Config.WorkingDir)
+	h, err := p.handle(id, b, c.Config.WorkingDir, p.guestDial(c, b))
 	if err != nil {
 		return sandbox.Handle{}, err
 	}
@@ -66,6 +75,12 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	if err := p.recheckMounts(c); err != nil {
 		return fmt.Errorf("start the container %s: %w: %w", c.ID[:12], err, sandbox.ErrStopped)
 	}
+	if config, ok := guestConfig(c); ok && !sharesSocket(c) {
+		if err := p.putAgain(ctx, c, config.GuestUID); err != nil {
+			return fmt.Errorf("start the container %s: %w", c.ID[:12], err)
+		}
+		p.resetChannels(c.ID)
+	}
 	err := p.start(ctx, c.ID)
 	switch {
 	case cerrdefs.IsNotFound(err):
@@ -76,17 +91,43 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	return err
 }
 
+// putAgain puts today's guest where that of a stopped container was.
+func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse, guestUID int) error {
+	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
+		return p.engine.ImageInspect(ctx, c.Image)
+	})
+	if err != nil {
+		return err
+	}
+	return p.putGuest(ctx, c.ID, img.Architecture, guestUID)
+}
+
 // recheckMounts looks at the sources of a container's mounts once more before
 // it starts: the engine follows whatever symlink stands there now.
 func (p *Provider) recheckMounts(c container.InspectResponse) error {
 	var spec sandbox.Spec
 	for _, m := range c.HostConfig.Mounts {
-		if m.Type == mount.TypeBind && m.Target != insideHome && path.Dir(m.Target) != insideDir {
-			spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m.Source, Target: m.Target})
+		if m.Type != mount.TypeBind || m.Target == insideHome && !p.bindless() || path.Dir(m.Target) == insideDir {
+			continue
 		}
+		source, mode := m.Source, sandbox.ReadWrite
+		if m.ReadOnly {
+			mode = sandbox.ReadOnly
+		}
+		if p.bindless() {
+			ours, ok := p.elsewhere.Load().here(source)
+			if !ok {
+				return fmt.Errorf("%s, which the sandbox has mounted, is not to be seen by this program any more: mount it into this program's container again", source)
+			}
+			source = ours
+		}
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: source, Target: m.Target, Mode: mode})
 	}
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
 	if err != nil {
+		return err
+	}
+	if _, err := p.place(spec, mounts, p.facts.Load()); err != nil {
 		return err
 	}
 	now := map[string]string{}
@@ -118,6 +159,33 @@ func (p *Provider) inspect(ctx context.Context, id string) (container.InspectRes
 		return c, fmt.Errorf("the container %s belongs to another instance of glovebox, or to none: %w", id[:12], sandbox.ErrForeign)
 	}
 	return c, nil
+}
+
+// adoption returns the box of a guest in a container that was there before it.
+func (p *Provider) adoption(at spot) (box, owner, error) {
+	b, err := p.box(at.guest)
+	if err != nil {
+		return b, owner{}, err
+	}
+	note, ok := b.read()
+	switch {
+	case !ok || note.Adopted != nil && note.Adopted.Left:
+		return b, note, fmt.Errorf("the guest has left the container %s: %w", at.id[:12], sandbox.ErrGone)
+	case note.Adopted == nil || note.Container != at.id:
+		return b, note, fmt.Errorf("the container %s has no guest of this instance: %w", at.id[:12], sandbox.ErrForeign)
+	}
+	return b, note, nil
+}
+
+// inspectSpot reads a container of this instance, or one that it has a guest in.
+func (p *Provider) inspectSpot(ctx context.Context, at spot) (container.InspectResponse, error) {
+	if at.guest == "" {
+		return p.inspect(ctx, at.id)
+	}
+	if _, _, err := p.adoption(at); err != nil {
+		return container.InspectResponse{}, err
+	}
+	return p.inspectAny(ctx, at.id)
 }
 
 // settled is inspect for a container that is about to be used: it waits until

@@ -28,6 +28,10 @@ type box struct {
 type owner struct {
 	Session   string `json:"session"`
 	Container string `json:"container"` // "" until it was created
+
+	// Adopted is set where the container was there before, and outlives the guest:
+	// the box holds this note alone.
+	Adopted *adopted `json:"adopted,omitempty"`
 }
 
 // newGuestID returns an id that was never used.
@@ -117,31 +121,53 @@ func (b box) remove() error {
 	return nil
 }
 
-// boxesOf returns the boxes whose owner matches.
-func (p *Provider) boxesOf(match func(owner) bool) ([]box, error) {
-	entries, err := os.ReadDir(p.boxes())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// makeNote makes a box that holds nothing but its note.
+func (b box) makeNote(o owner) error {
+	err := os.MkdirAll(b.path, 0o700)
+	if err == nil {
+		err = b.note(o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the containers' directories: %w", err)
+		return fmt.Errorf("note the container: %w", err)
 	}
-	var found []box
+	return nil
+}
+
+// read returns a box's note; ok is false for one without.
+func (b box) read() (o owner, ok bool) {
+	body, err := os.ReadFile(filepath.Join(b.path, ownerFile))
+	return o, err == nil && json.Unmarshal(body, &o) == nil
+}
+
+// boxesOf returns the boxes whose owner matches.
+func (p *Provider) boxesOf(match func(owner) bool) (found []box, err error) {
+	err = p.eachBox(func(b box, o owner) {
+		if match(o) {
+			found = append(found, b)
+		}
+	})
+	return found, err
+}
+
+// eachBox visits the boxes that say whose they are.
+func (p *Provider) eachBox(visit func(box, owner)) error {
+	entries, err := os.ReadDir(p.boxes())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the containers' directories: %w", err)
+	}
 	for _, e := range entries {
 		b, err := p.box(e.Name())
 		if err != nil {
 			continue
 		}
-		body, err := os.ReadFile(filepath.Join(b.path, ownerFile))
-		var o owner
-		if err != nil || json.Unmarshal(body, &o) != nil {
-			continue
-		}
-		if match(o) {
-			found = append(found, b)
+		if o, ok := b.read(); ok {
+			visit(b, o)
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // clearHalfMade removes the boxes that a process died over before they said

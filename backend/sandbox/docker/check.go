@@ -30,6 +30,10 @@ func (p *Provider) Check(ctx context.Context, spec sandbox.Spec) error {
 	if err := p.Probe(ctx); err != nil {
 		return err
 	}
+	if spec.Adopt != "" {
+		_, _, err := p.planAdopt(ctx, spec)
+		return err
+	}
 	if spec.User == "image" {
 		spec.User = "host"
 	}

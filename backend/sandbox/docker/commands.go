@@ -57,7 +57,7 @@ func (p *Provider) hello(ctx context.Context, c container.InspectResponse) (wire
 	if err != nil {
 		return wire.Hello{}, err
 	}
-	h, err := p.handle(c.ID, b, c.Config.WorkingDir)
+	h, err := p.handle(c.ID, b, c.Config.WorkingDir, p.guestDial(c, b))
 	if err != nil {
 		return wire.Hello{}, err
 	}

@@ -61,18 +61,18 @@ func unreachable() sandbox.Condition {
 // Inspect reads the condition of a container from the engine; see
 // sandbox.Inspector. A silent engine is a condition, not an error.
 func (p *Provider) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return sandbox.Condition{}, err
 	}
-	return p.observe(ctx, id)
+	return p.observe(ctx, at)
 }
 
-func (p *Provider) observe(ctx context.Context, id string) (sandbox.Condition, error) {
+func (p *Provider) observe(ctx context.Context, at spot) (sandbox.Condition, error) {
 	_, err := p.connect(ctx)
 	var c container.InspectResponse
 	if err == nil {
-		c, err = p.inspect(ctx, id)
+		c, err = p.inspectSpot(ctx, at)
 	}
 	switch {
 	case errors.Is(err, sandbox.ErrGone):
@@ -109,6 +109,33 @@ func (p *Provider) List(ctx context.Context) ([]sandbox.Found, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	p.takeOutLeft(ctx)
+	adopted, err := p.listAdopted(ctx)
+	return append(found, adopted...), err
+}
+
+// listAdopted returns the containers that this instance has a guest in and has
+// not made, once for each guest.
+func (p *Provider) listAdopted(ctx context.Context) (found []sandbox.Found, err error) {
+	all, err := p.adoptions(func(o owner) bool { return !o.Adopted.Left })
+	if err != nil {
+		return nil, err
+	}
+	for b, o := range all {
+		at := spot{o.Container, b.guestID}
+		seen, err := p.observe(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if seen.Value == sandbox.StateLost {
+			continue // as an engine leaves out what is gone
+		}
+		ref, err := p.ref(at.String())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, sandbox.Found{Ref: ref, ShortID: at.id[:12], RootTaskID: o.Session, Instance: p.opts.Instance, Condition: seen})
+	}
 	return found, nil
 }
 
@@ -131,6 +158,6 @@ func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Foun
 		f.Condition = condition(&container.State{Status: s.State, Running: true})
 		return f, nil
 	}
-	f.Condition, err = p.observe(ctx, s.ID)
+	f.Condition, err = p.observe(ctx, spot{id: s.ID})
 	return f, err
 }

@@ -361,7 +361,7 @@ func TestAwaitGuest_saysWhyThereIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := p.handle(created.ID, b, "/")
+	h, err := p.handle(created.ID, b, "/", b.dial)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +443,7 @@ func TestInspect_fullMemory(t *testing.T) {
 	case err := <-failed:
 		t.Fatal(err)
 	}
-	if c, err := p.observe(t.Context(), created.ID); err != nil || c.Value != sandbox.StateStopped || c.Cause != sandbox.CauseOutOfMemory {
+	if c, err := p.observe(t.Context(), spot{id: created.ID}); err != nil || c.Value != sandbox.StateStopped || c.Cause != sandbox.CauseOutOfMemory {
 		t.Errorf("ended by a full memory: %+v, %v", c, err)
 	}
 }

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,20 +13,20 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
-	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // Describe reads back what a container is; see sandbox.Describer.
 func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Description, error) {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return sandbox.Description{}, err
 	}
+	id := at.id
 	f, err := p.connect(ctx)
 	if err != nil {
 		return sandbox.Description{}, fmt.Errorf("describe %s: %w", id[:12], err)
 	}
-	c, err := p.inspect(ctx, id)
+	c, err := p.inspectSpot(ctx, at)
 	if err != nil {
 		return sandbox.Description{}, err
 	}
@@ -42,18 +41,30 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 		NotEnforced: notEnforced(f),
 		Network:     string(sandbox.NetworkNone),
 	}
-	config := guestConfig(c)
-	d.User = config.User
-	d.Commands = p.commands(ctx, c)
+	config, _ := guestConfig(c)
+	if at.guest != "" {
+		p.describeAdopted(&d, c, at)
+	} else {
+		d.User = config.User
+		d.Commands = p.commands(ctx, c)
+	}
 	d.StartedAt, _ = time.Parse(time.RFC3339Nano, c.State.StartedAt)
-	if c.HostConfig.NetworkMode != "none" {
-		d.Network = string(sandbox.NetworkOpen)
+	if d.Network = string(networkOf(c)); d.Network == string(sandbox.NetworkOpen) {
 		d.Notes = append(d.Notes, "the network is open: the sandbox reaches this machine's other addresses and the internet")
-	} else if config.Relay != "" {
+	} else if config.Relay != "" && at.guest == "" {
 		d.Network = string(sandbox.NetworkProxy)
 	}
-	if d.User == "root" {
+	if d.User == "root" && at.guest == "" {
 		d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
+	}
+	if !sharesSocket(c) && at.guest == "" {
+		d.Notes = append(d.Notes, "the guest is reached through the engine: each byte of output passes it")
+		if own := p.elsewhere.Load().container; own != "" {
+			d.Notes = append(d.Notes, "Glovebox itself runs in the container "+shortID(own)+" of this engine: the guest was copied in, and paths of mounts are the engine's")
+		}
+		if !slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool { return m.Destination == c.Config.WorkingDir }) {
+			d.Notes = append(d.Notes, "the workspace is the container's own: it is gone when the sandbox is removed")
+		}
 	}
 	if f.remapped {
 		d.Notes = append(d.Notes, "the engine maps user ids: uid 0 inside is another user on this machine")
@@ -61,13 +72,55 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 	return d, nil
 }
 
-// guestConfig reads what a container's guest was told at its start.
-func guestConfig(c container.InspectResponse) (config wire.GuestConfig) {
-	argv := c.Config.Entrypoint
-	if len(argv) == 0 || json.Unmarshal([]byte(argv[len(argv)-1]), &config) != nil {
-		return wire.GuestConfig{}
+// networkOf says what a container reaches.
+func networkOf(c container.InspectResponse) sandbox.NetworkMode {
+	if c.HostConfig.NetworkMode == "none" {
+		return sandbox.NetworkNone
 	}
-	return config
+	return sandbox.NetworkOpen
+}
+
+// describeAdopted says what a guest can promise in a container that it did not
+// make: no more than that container's own walls.
+func (p *Provider) describeAdopted(d *sandbox.Description, c container.InspectResponse, at spot) {
+	_, note, err := p.adoption(at)
+	if err != nil {
+		return
+	}
+	a := note.Adopted
+	d.User = a.User
+	d.Notes = append(d.Notes,
+		"this container was here before the session: a release takes the guest out and leaves it as it was found",
+		"its walls are its own: whoever made it chose what it reaches, and what is installed or changed in it stays",
+		"it has no workspace on this machine: files are those of the container, below "+a.Workdir)
+	if missing := missingRights(c.HostConfig); len(missing) > 0 {
+		d.Notes = append(d.Notes, "it lacks "+strings.Join(missing, ", ")+": the guest runs as its commands' own user, who can reach it; a command can hide a process from a kill")
+	} else if a.User == "root" {
+		d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
+	}
+	if c.HostConfig.Privileged {
+		d.Notes = append(d.Notes, "it is privileged: what runs in it can take over this machine")
+	}
+	if n := p.guestsIn(c.ID); n > 1 {
+		d.Notes = append(d.Notes, fmt.Sprintf("it is shared: %d sessions of this instance have a guest in it", n))
+	}
+	docker := []string{"docker"}
+	if p.endpoint.host != "unix://"+defaultSocket {
+		docker = append(docker, "-H", p.endpoint.host)
+	}
+	line := func(does string, args ...string) {
+		d.Commands = append(d.Commands, sandbox.HandCommand{Does: does, Text: sandbox.ShellLine(append(slices.Clone(docker), args...))})
+	}
+	if c.State.Running && !c.State.Paused {
+		line("shell", "exec", "-it", "-w", a.Workdir, c.ID[:12], "sh")
+	}
+	line("logs", "logs", "--tail", "200", c.ID[:12])
+}
+
+// guestsIn counts this instance's guests in a container that it did not make.
+func (p *Provider) guestsIn(id string) int {
+	found, _ := p.adoptions(func(o owner) bool { return o.Container == id && !o.Adopted.Left })
+	return len(found)
 }
 
 // digest returns the name of an image's content: that of a registry where it

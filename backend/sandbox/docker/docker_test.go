@@ -22,7 +22,13 @@ var testSecret = []byte("a secret of the tests")
 // directory and an instance of its own.
 func newProvider(t *testing.T, dataDir, instance string) *Provider {
 	t.Helper()
-	p, err := New(Options{DataDir: dataDir, Instance: instance, Secret: testSecret, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return newProviderOn(t, Options{}, dataDir, instance)
+}
+
+// newProviderOn is newProvider on another engine, or by another way.
+func newProviderOn(t *testing.T, o Options, dataDir, instance string) *Provider {
+	t.Helper()
+	p, err := New(Options{Host: o.Host, ByExec: o.ByExec, DataDir: dataDir, Instance: instance, Secret: testSecret, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +88,27 @@ func leftOf(t *testing.T, p *Provider) []string {
 }
 
 func TestProvider(t *testing.T) {
-	engine := ownProvider(t).engine
+	testProvider(t, Options{}, ownProvider(t))
+}
+
+// The same holds where guests are reached through the engine.
+func TestProvider_byExec(t *testing.T) {
+	testProvider(t, Options{ByExec: true}, ownProvider(t))
+}
+
+func testProvider(t *testing.T, o Options, own *Provider) {
+	engine := own.engine
 	id := func(h sandbox.Handle) string { return h.SandboxID }
 	providertest.Test(t, providertest.Harness{
 		New: func(t *testing.T, dataDir, instance string) sandbox.Provider {
-			return newProvider(t, dataDir, instance)
+			return newProviderOn(t, o, dataDir, instance)
 		},
 		Secret: testSecret,
-		Spec:   func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
+		NoPath: func(name string) bool { // podman's API, which makes one text of a mount
+			f := own.facts.Load()
+			return f != nil && f.podman && strings.ContainsAny(name, `,"`)
+		},
+		Spec: func(workspace string) sandbox.Spec { return sandbox.Spec{Workspace: workspace} },
 		Kill: func(t *testing.T, h sandbox.Handle) {
 			t.Helper()
 			ended, failed := engine.ContainerWait(t.Context(), id(h), container.WaitConditionNextExit)
@@ -118,7 +137,7 @@ func TestProvider(t *testing.T) {
 		},
 		Left: func(t *testing.T, dataDir, instance string) []string {
 			t.Helper()
-			p, err := New(Options{DataDir: dataDir, Instance: instance})
+			p, err := New(Options{Host: o.Host, DataDir: dataDir, Instance: instance})
 			if err != nil {
 				t.Fatal(err)
 			}

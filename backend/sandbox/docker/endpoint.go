@@ -1,17 +1,24 @@
 package docker
 
 import (
+	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/docker/docker/client"
+	"github.com/docker/go-connections/tlsconfig"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
@@ -19,21 +26,24 @@ import (
 // defaultSocket is where a rootful engine listens.
 const defaultSocket = "/var/run/docker.sock"
 
-// endpoint is the address of an engine, and why it is that one.
+// endpoint is the address of an engine, why it is that one, and what it takes to
+// speak with it.
 type endpoint struct {
-	host string // unix:///var/run/docker.sock
-	why  string // for people: "DOCKER_HOST"
+	host string      // unix:///var/run/docker.sock, tcp://far:2376, ssh://me@far
+	why  string      // for people: "DOCKER_HOST"
+	tls  *tls.Config // of a tcp endpoint that wants it
+	ssh  sshTarget   // of an ssh endpoint
 }
 
 // findEndpoint chooses the engine like the docker command does, after the
 // product's own setting: setting, DOCKER_HOST, DOCKER_CONTEXT, the current
-// context, the default socket, a rootless engine's socket.
+// context, the default socket, a rootless engine's socket, podman's.
 func findEndpoint(setting string) (endpoint, error) {
 	if setting != "" {
-		return checkEndpoint(endpoint{setting, "the docker host setting"})
+		return fromEnvironment(setting, "the docker host setting")
 	}
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
-		return checkEndpoint(endpoint{host, "DOCKER_HOST"})
+		return fromEnvironment(host, "DOCKER_HOST")
 	}
 	if name := os.Getenv("DOCKER_CONTEXT"); name != "" {
 		return contextEndpoint(name, "DOCKER_CONTEXT")
@@ -45,41 +55,105 @@ func findEndpoint(setting string) (endpoint, error) {
 	if name != "" {
 		return contextEndpoint(name, "the current docker context")
 	}
-	if _, err := os.Stat(defaultSocket); err == nil {
-		return endpoint{"unix://" + defaultSocket, "the default socket"}, nil
+	if exists(defaultSocket) {
+		return endpoint{host: "unix://" + defaultSocket, why: "the default socket"}, nil
 	}
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		if path := filepath.Join(dir, "docker.sock"); exists(path) {
-			return endpoint{"unix://" + path, "the rootless engine's socket"}, nil
+			return endpoint{host: "unix://" + path, why: "the rootless engine's socket"}, nil
+		}
+		if path := filepath.Join(dir, "podman", "podman.sock"); exists(path) {
+			return endpoint{host: "unix://" + path, why: "the socket of the user's podman"}, nil
 		}
 	}
-	return endpoint{"unix://" + defaultSocket, "the default socket"}, nil
+	if exists(podmanSocket) {
+		return endpoint{host: "unix://" + podmanSocket, why: "podman's socket"}, nil
+	}
+	return endpoint{host: "unix://" + defaultSocket, why: "the default socket"}, nil
 }
+
+// podmanSocket is where a rootful podman listens.
+const podmanSocket = "/run/podman/podman.sock"
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// checkEndpoint refuses addresses that the provider cannot serve: the guest's
-// socket and the mounts need an engine on this machine.
+// fromEnvironment is the endpoint of an address, with the TLS settings that the
+// docker command reads from the environment: DOCKER_CERT_PATH names a directory,
+// and DOCKER_TLS_VERIFY says that the engine's certificate is checked.
+func fromEnvironment(host, why string) (endpoint, error) {
+	e, err := checkEndpoint(endpoint{host: host, why: why})
+	if err != nil || !e.overTCP() {
+		return e, err
+	}
+	dir, verify := os.Getenv("DOCKER_CERT_PATH"), os.Getenv("DOCKER_TLS_VERIFY") != ""
+	if dir == "" && !verify {
+		if strings.HasPrefix(host, "https://") {
+			e.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		return e, nil
+	}
+	if dir == "" {
+		dir = dockerConfigDir()
+	}
+	if e.tls, err = tlsFrom(dir, !verify); err != nil {
+		return e, fmt.Errorf("use TLS with the engine at %s: %w; see DOCKER_CERT_PATH", host, err)
+	}
+	return e, nil
+}
+
+// tlsFrom reads ca.pem, cert.pem and key.pem of a directory, as far as they are
+// there: an engine may ask for no certificate of ours, or have one that the
+// system trusts.
+func tlsFrom(dir string, skipVerify bool) (*tls.Config, error) {
+	options := tlsconfig.Options{InsecureSkipVerify: skipVerify, ExclusiveRootPools: true}
+	for name, to := range map[string]*string{"ca.pem": &options.CAFile, "cert.pem": &options.CertFile, "key.pem": &options.KeyFile} {
+		if path := filepath.Join(dir, name); exists(path) {
+			*to = path
+		}
+	}
+	if (options.CertFile == "") != (options.KeyFile == "") {
+		return nil, fmt.Errorf("%s has one of cert.pem and key.pem without the other", dir)
+	}
+	return tlsconfig.Client(options)
+}
+
+// overTCP reports whether an endpoint is reached by TCP.
+func (e endpoint) overTCP() bool {
+	scheme, _, _ := strings.Cut(e.host, "://")
+	return scheme == "tcp" || scheme == "http" || scheme == "https"
+}
+
+// remote reports whether the engine may be on another machine: then what is on
+// this one cannot be mounted.
+func (e endpoint) remote() bool { return e.socket() == "" }
+
+// checkEndpoint refuses addresses that the provider cannot serve.
 func checkEndpoint(e endpoint) (endpoint, error) {
 	scheme, addr, found := strings.Cut(e.host, "://")
 	switch {
 	case !found || addr == "":
-		return e, fmt.Errorf("%s is %q, which has no scheme; write unix:///path/to/docker.sock", e.why, e.host)
+		return e, fmt.Errorf("%s is %q, which has no scheme; write unix:///path/to/docker.sock, tcp://HOST:PORT or ssh://USER@HOST", e.why, e.host)
 	case scheme == "unix" && filepath.IsAbs(addr):
 		return e, nil
 	case scheme == "unix":
 		return e, fmt.Errorf("%s is %q, whose path is not absolute; write unix:///path/to/docker.sock", e.why, e.host)
-	case scheme == "tcp" || scheme == "http" || scheme == "https":
-		host, _, err := net.SplitHostPort(addr)
-		if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip.IsLoopback()) {
-			return e, nil
+	case e.overTCP():
+		if _, _, err := net.SplitHostPort(strings.TrimSuffix(addr, "/")); err != nil {
+			return e, fmt.Errorf("%s is %q: %v; write tcp://HOST:PORT", e.why, e.host, err)
 		}
-		return e, fmt.Errorf("%s is %q: an engine on another machine is %w; use one on this machine", e.why, e.host, sandbox.ErrUnsupported)
+		return e, nil
+	case scheme == "ssh":
+		target, err := parseSSH(e.host)
+		if err != nil {
+			return e, fmt.Errorf("%s is %q: %w", e.why, e.host, err)
+		}
+		e.ssh = target
+		return e, nil
 	}
-	return e, fmt.Errorf("%s is %q: the scheme %s is %w; use a unix socket of an engine on this machine", e.why, e.host, scheme, sandbox.ErrUnsupported)
+	return e, fmt.Errorf("%s is %q: the scheme %s is %w; use unix, tcp or ssh", e.why, e.host, scheme, sandbox.ErrUnsupported)
 }
 
 // dockerConfigDir is where the docker command keeps config.json and contexts.
@@ -115,11 +189,12 @@ func currentContext() (string, error) {
 // stores it: a directory named by the hash of the context's name.
 func contextEndpoint(name, why string) (endpoint, error) {
 	if name == "default" {
-		return endpoint{"unix://" + defaultSocket, why + " (default)"}, nil
+		return endpoint{host: "unix://" + defaultSocket, why: why + " (default)"}, nil
 	}
 	why = fmt.Sprintf("%s (%s)", why, name)
 	sum := sha256.Sum256([]byte(name))
-	path := filepath.Join(dockerConfigDir(), "contexts", "meta", hex.EncodeToString(sum[:]), "meta.json")
+	id := hex.EncodeToString(sum[:])
+	path := filepath.Join(dockerConfigDir(), "contexts", "meta", id, "meta.json")
 	body, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return endpoint{}, fmt.Errorf("%s does not exist; see docker context ls, or choose another with docker context use", why)
@@ -128,19 +203,37 @@ func contextEndpoint(name, why string) (endpoint, error) {
 		return endpoint{}, fmt.Errorf("read %s: %w", why, err)
 	}
 	var meta struct {
-		Endpoints map[string]struct{ Host string }
+		Endpoints map[string]struct {
+			Host          string
+			SkipTLSVerify bool
+		}
 	}
 	if err := json.Unmarshal(body, &meta); err != nil {
 		return endpoint{}, fmt.Errorf("read %s from %s: %w", why, path, err)
 	}
-	return checkEndpoint(endpoint{meta.Endpoints["docker"].Host, why})
+	engine := meta.Endpoints["docker"]
+	e, err := checkEndpoint(endpoint{host: engine.Host, why: why})
+	if err != nil || !e.overTCP() {
+		return e, err
+	}
+	// What docker context create was given to be known by, and to know it by.
+	if dir := filepath.Join(dockerConfigDir(), "contexts", "tls", id, "docker"); exists(dir) || engine.SkipTLSVerify {
+		if e.tls, err = tlsFrom(dir, engine.SkipTLSVerify); err != nil {
+			return e, fmt.Errorf("use the TLS files of %s: %w; make it again with docker context create", why, err)
+		}
+	}
+	return e, nil
 }
 
-// baseURL is the endpoint as the base URL of a Ref: docker:///var/run/docker.sock.
+// baseURL is the endpoint as the base URL of a Ref: docker:///var/run/docker.sock,
+// docker://far:2376, docker://far/ssh?user=me. A Ref names no user before an '@'.
 func (e endpoint) baseURL() string {
 	_, addr, _ := strings.Cut(e.host, "://")
 	if filepath.IsAbs(addr) {
 		return (&url.URL{Scheme: "docker", Path: addr}).String()
+	}
+	if e.ssh.host != "" {
+		return e.ssh.baseURL()
 	}
 	return "docker://" + addr
 }
@@ -151,4 +244,56 @@ func (e endpoint) socket() string {
 		return addr
 	}
 	return ""
+}
+
+// loopback reports whether a tcp endpoint is on this machine by its address: it
+// may be the end of a tunnel all the same.
+func (e endpoint) loopback() bool {
+	_, addr, _ := strings.Cut(e.host, "://")
+	host, _, _ := net.SplitHostPort(strings.TrimSuffix(addr, "/"))
+	return e.overTCP() && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
+
+// dial opens a connection to the engine.
+func (e endpoint) dial(ctx context.Context) (net.Conn, error) {
+	if e.ssh.host != "" {
+		return e.ssh.dial(ctx)
+	}
+	var d net.Dialer
+	if socket := e.socket(); socket != "" {
+		return d.DialContext(ctx, "unix", socket)
+	}
+	_, addr, _ := strings.Cut(e.host, "://")
+	addr = strings.TrimSuffix(addr, "/")
+	if e.tls == nil {
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	return (&tls.Dialer{NetDialer: &d, Config: e.tls}).DialContext(ctx, "tcp", addr)
+}
+
+// client returns a client of the engine's API, all of whose connections come from
+// dial: no proxy of the environment comes between.
+func (e endpoint) client() (*client.Client, error) {
+	host := e.host
+	switch {
+	case e.ssh.host != "":
+		host = "http://docker"
+	case e.overTCP():
+		_, addr, _ := strings.Cut(e.host, "://")
+		host = "http://" + addr // TLS, where there is some, is dial's
+	}
+	transport := &http.Transport{}
+	c, err := client.NewClientWithOpts(
+		client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
+		client.WithHost(host),
+		client.WithVersionFromEnv(),
+		client.WithAPIVersionNegotiation(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	transport.Proxy = nil
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx) }
+	transport.IdleConnTimeout = time.Minute
+	return c, nil
 }

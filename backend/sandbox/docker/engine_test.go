@@ -110,7 +110,9 @@ func stubRef(t *testing.T, p *Provider) sandbox.Ref {
 
 func TestPing_negotiatesBeforeTheFirstRequest(t *testing.T) {
 	for _, test := range []struct{ name, newest, oldest, want string }{
+		{"oldest engine", "1.24", "1.12", "1.24"},
 		{"old engine", "1.41", "1.12", "1.41"},
+		{"engine of its own minimum", "1.44", "1.44", "1.44"},
 		{"new engine", "1.51", "1.44", "1.51"},
 		{"newer than the client", "1.99", "1.44", "1.51"},
 	} {
@@ -287,8 +289,12 @@ func TestFindEndpoint(t *testing.T) {
 		{name: "the setting wins over all", setting: "unix:///s.sock", host: "unix:///h.sock", want: "unix:///s.sock", why: "setting"},
 		{name: "unknown context", context: "nope", fault: "DOCKER_CONTEXT (nope) does not exist"},
 		{name: "no scheme", host: "/var/run/docker.sock", fault: "DOCKER_HOST"},
-		{name: "ssh", context: "far", fault: "ssh"},
-		{name: "another machine", host: "tcp://192.0.2.1:2375", fault: "another machine"},
+		{name: "ssh", context: "far", want: "ssh://me@far", why: "DOCKER_CONTEXT (far)"},
+		{name: "ssh with a password", host: "ssh://me:secret@far", fault: "password"},
+		{name: "ssh without a host", host: "ssh://-oProxyCommand=x", fault: "no host"},
+		{name: "another machine", host: "tcp://192.0.2.1:2375", want: "tcp://192.0.2.1:2375", why: "DOCKER_HOST"},
+		{name: "no port", host: "tcp://192.0.2.1", fault: "tcp://HOST:PORT"},
+		{name: "unknown scheme", host: "npipe:////./pipe/docker", fault: "npipe"},
 		{name: "loopback", host: "tcp://127.0.0.1:2375", want: "tcp://127.0.0.1:2375", why: "DOCKER_HOST"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

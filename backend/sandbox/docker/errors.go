@@ -1,14 +1,22 @@
 package docker
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"net/http"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -45,16 +53,78 @@ func (p *Provider) engineError(ctx context.Context, what string, err error) erro
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
-	case silent(err):
-		return fmt.Errorf("%s: no engine answers at %s (%s); start it, or set DOCKER_HOST: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
+	}
+	if why := p.endpoint.refusal(err); why != "" {
+		return fmt.Errorf("%s: the engine at %s (%s) %s: %w", what, p.endpoint.host, p.endpoint.why, why, errRefused)
+	}
+	if silent(err) {
+		return fmt.Errorf("%s: no engine answers at %s (%s); %s: %w", what, p.endpoint.host, p.endpoint.why, p.endpoint.toStart(), sandbox.ErrUnreachable)
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// errRefused is an engine that may be there and cannot be spoken to as we are.
+var errRefused = fmt.Errorf("%w", sandbox.ErrUnreachable)
+
+// Refused reports whether an error is of an engine that may be there, and that
+// this program is not let in to or does not understand: the error says what to do.
+func Refused(err error) bool { return errors.Is(err, errRefused) }
+
+// refusal says why an engine that may well be there cannot be spoken to, and what
+// to do, or "" for an error that is not of this kind.
+func (e endpoint) refusal(err error) string {
+	var ssh *sshError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var alert tls.AlertError
+	text := err.Error()
+	switch {
+	case errors.As(err, &ssh):
+		return fmt.Sprintf("is not reached (%s); try it by hand: ssh %s docker version", ssh.said, ssh.host)
+	case e.socket() != "" && errors.Is(err, fs.ErrPermission):
+		return fmt.Sprintf("does not let this user in; join the group that owns the socket (sudo usermod -aG docker %s, then log in again), or use a rootless engine", cmp.Or(os.Getenv("USER"), "$USER"))
+	case errors.As(err, &authority), errors.As(err, &name), errors.As(err, &invalid):
+		return fmt.Sprintf("shows a certificate that is not trusted (%v); put the ca.pem that signed it into DOCKER_CERT_PATH, or make the context again with it", last(err))
+	case errors.As(err, &alert), strings.Contains(text, "remote error: tls"):
+		return fmt.Sprintf("refuses our certificate (%v); put cert.pem and key.pem that it trusts into DOCKER_CERT_PATH, or make the context again with them", last(err))
+	case strings.Contains(text, "HTTP request to an HTTPS server"), strings.Contains(text, "malformed HTTP response"):
+		return "wants TLS; set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or use a context that has TLS files"
+	case strings.Contains(text, "first record does not look like a TLS handshake"), errors.Is(err, http.ErrSchemeMismatch):
+		return "speaks no TLS; unset DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, or use its TLS port (usually 2376)"
+	}
+	return ""
+}
+
+// last is the innermost error, which says the most in the fewest words.
+func last(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// toStart says what brings an engine back that is not there.
+func (e endpoint) toStart() string {
+	switch {
+	case e.remote():
+		return "check the address, and that the engine listens there"
+	case strings.Contains(e.host, "podman"):
+		return "start it (systemctl enable --now podman.socket), or set DOCKER_HOST"
+	case e.host != "unix://"+defaultSocket:
+		return "start it, or set DOCKER_HOST"
+	}
+	return "start it (sudo systemctl start docker), or set DOCKER_HOST"
 }
 
 // silent reports whether err means that no answer came, as opposed to a bad one.
 func silent(err error) bool {
 	var op *net.OpError
-	return client.IsErrConnectionFailed(err) || errors.As(err, &op) ||
+	var ssh *sshError
+	return client.IsErrConnectionFailed(err) || errors.As(err, &op) || errors.As(err, &ssh) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
@@ -64,3 +134,5 @@ func silent(err error) bool {
 func answered(err error) bool {
 	return !errors.Is(err, sandbox.ErrUnreachable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
+
+func isNotFound(err error) bool { return cerrdefs.IsNotFound(err) }

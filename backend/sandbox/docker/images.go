@@ -20,7 +20,8 @@ type Image struct {
 	ID        string // the first 12 digits
 	Size      int64
 	CreatedAt time.Time
-	Ours      bool // made by Glovebox
+	Ours      bool   // made by Glovebox
+	SessionID string // of whose sandbox it is a snapshot; "" for any other image
 }
 
 // Images returns the engine's named images, newest first. One with several
@@ -41,13 +42,17 @@ func (p *Provider) Images(ctx context.Context) ([]Image, error) {
 			if ref == noTag {
 				continue
 			}
-			images = append(images, Image{
+			found := Image{
 				Ref:       ref,
 				ID:        shortDigest(img.ID),
 				Size:      img.Size,
 				CreatedAt: time.Unix(img.Created, 0).UTC(),
 				Ours:      strings.HasPrefix(ref, "glovebox/"),
-			})
+			}
+			if strings.HasPrefix(ref, snapshotRepo+":") {
+				found.SessionID = img.Labels[labelSnapshotSession]
+			}
+			images = append(images, found)
 		}
 	}
 	slices.SortFunc(images, func(a, b Image) int {

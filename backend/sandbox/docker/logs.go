@@ -20,17 +20,17 @@ const maxLogs = 1 << 20
 // Logs returns the last lines that the guest wrote, of a container that runs or
 // has ended; see sandbox.Logger.
 func (p *Provider) Logs(ctx context.Context, ref sandbox.Ref, tail int) (io.ReadCloser, error) {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := p.connect(ctx); err != nil {
-		return nil, fmt.Errorf("read the log of %s: %w", id[:12], err)
+		return nil, fmt.Errorf("read the log of %s: %w", at.id[:12], err)
 	}
-	if _, err := p.inspect(ctx, id); err != nil {
+	if _, err := p.inspectSpot(ctx, at); err != nil {
 		return nil, err
 	}
-	text, err := p.logs(ctx, id, tail)
+	text, err := p.logs(ctx, at.id, tail)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +51,20 @@ func (p *Provider) logs(ctx context.Context, id string, tail int) (string, error
 			return "", err
 		}
 		return text.String(), nil
+	})
+}
+
+// rawLogs is logs for a container that has a terminal: one stream without marks.
+func (p *Provider) rawLogs(ctx context.Context, id string, tail int) (string, error) {
+	return call(ctx, p, "read the container's log", readTimeout, func(ctx context.Context) (string, error) {
+		body, err := p.engine.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(tail)})
+		if err != nil {
+			return "", err
+		}
+		defer body.Close()
+		var text newest
+		_, err = io.Copy(&text, body)
+		return text.String(), err
 	})
 }
 

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,12 +19,7 @@ func (p *Provider) proveOwner(ctx context.Context, h sandbox.Handle, pl plan) er
 	if pl.user != "host" {
 		return nil // another user's files were asked for
 	}
-	source := ""
-	for _, m := range pl.mounts {
-		if m.Target == pl.workdir && m.Kind == sandbox.LocalPath {
-			source = m.Source
-		}
-	}
+	source := pl.workspace()
 	if source == "" {
 		return nil
 	}
@@ -44,4 +40,51 @@ func (p *Provider) proveOwner(ctx context.Context, h sandbox.Handle, pl plan) er
 		return fmt.Errorf("the engine maps user ids: a file made in %s belongs to uid %d, not to its owner %d; use an engine without user mapping, or user = root", source, st.Uid, pl.uid)
 	}
 	return nil
+}
+
+// workspace returns the directory here that the workdir is, "" for none.
+func (pl plan) workspace() string {
+	for _, m := range pl.mounts {
+		if m.Target == pl.workdir && m.Kind == sandbox.LocalPath {
+			return m.Source
+		}
+	}
+	return ""
+}
+
+// provePlace makes a directory in the workspace and looks for it inside, where
+// the engine knows the workspace by another name: one that is written down wrong
+// would give the sandbox a directory that nobody meant.
+func (p *Provider) provePlace(ctx context.Context, h sandbox.Handle, pl plan) error {
+	source := pl.workspace()
+	if source == "" || !p.bindless() {
+		return nil
+	}
+	mark, err := os.MkdirTemp(source, ".glovebox-place-")
+	if err != nil {
+		return fmt.Errorf("prove that the sandbox has the workspace: %w", err)
+	}
+	defer os.Remove(mark)
+	c := p.guestClient(h)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	_, err = c.Stat(ctx, execenv.Caller{}, pl.workdir+"/"+filepath.Base(mark))
+	if errors.Is(err, execenv.ErrNotFound) {
+		return &sandbox.FieldError{Field: "workspace", Reason: fmt.Sprintf("%s is not %s on the engine's machine; correct docker.path_map", source, pl.placedWorkspace())}
+	}
+	if err != nil {
+		return fmt.Errorf("prove that the sandbox has the workspace: %w", err)
+	}
+	return nil
+}
+
+// placedWorkspace returns workspace by the engine's name.
+func (pl plan) placedWorkspace() string {
+	for _, m := range pl.placed {
+		if m.Target == pl.workdir {
+			return m.Source
+		}
+	}
+	return ""
 }

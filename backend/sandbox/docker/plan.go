@@ -44,12 +44,16 @@ type plan struct {
 	gid     int
 	limits  sandbox.Resources
 	mounts  []sandbox.Mount
+	placed  []sandbox.Mount // the same by the engine's names
 	network container.NetworkMode
 	relay   string // where the guest listens for what goes out by the host; "" for nowhere
 	env     []string
 	home    home
 	asRoot  bool
 	facts   *facts
+
+	byExec   bool // the guest is copied in, and reached through the engine
+	ownPlace bool // the workdir is the container's own
 }
 
 // home says where the HOME of commands lies. It survives a stop in any case.
@@ -73,8 +77,15 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if err != nil {
 		return plan{}, err
 	}
+	if err := p.checkMounts(spec); err != nil {
+		return plan{}, err
+	}
 	// Once more, now that it is known where the engine keeps its own files.
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(f))
+	if err != nil {
+		return plan{}, err
+	}
+	placed, err := p.place(spec, mounts, f)
 	if err != nil {
 		return plan{}, err
 	}
@@ -84,10 +95,13 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		workdir: path.Clean(spec.WorkdirOrDefault()),
 		user:    cmp.Or(spec.User, "host"),
 		mounts:  mounts,
+		placed:  placed,
 		network: "none",
 		asRoot:  spec.User == "root",
 		facts:   f,
+		byExec:  p.byExec(f),
 	}
+	pl.ownPlace = !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == pl.workdir })
 	switch spec.NetworkOrDefault() {
 	case sandbox.NetworkOpen:
 		pl.network = "bridge"
@@ -125,8 +139,10 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	switch us := os.Getuid(); {
 	case slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
 		pl.home = homeMounted
-	case us != 0 && us != pl.uid:
+	case pl.byExec, us != 0 && us != pl.uid:
 		pl.home = homeInside // what another user leaves in the box, we could not remove
+	case img.Config != nil && img.Config.Labels[labelSnapshotHome] != "":
+		pl.home = homeInside // it is in the image
 	}
 	return pl, nil
 }
@@ -153,9 +169,16 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if _, err := limits(spec.Resources, 0); err != nil {
 		return err
 	}
+	if err := p.checkMounts(spec); err != nil {
+		return err
+	}
 	mounts, err := mountcheck.ResolveMounts(spec, p.denied(nil))
 	if err != nil {
 		return err
+	}
+	if p.bindless() {
+		_, err := p.place(spec, mounts, nil)
+		return err // without a mount the workdir is the sandbox's own
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
 	if !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == workdir }) {
@@ -227,6 +250,9 @@ func workspaceOwner(pl plan) (uid, gid int, err error) {
 		}
 		return int(st.Uid), int(st.Gid), nil
 	}
+	if pl.ownPlace {
+		return ordinary, ordinary, nil
+	}
 	return 0, 0, nil
 }
 
@@ -252,10 +278,13 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
 	}
+	if pl.byExec {
+		mounts = nil
+	}
 	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
-	for _, m := range pl.mounts {
+	for _, m := range pl.placed {
 		kind := mount.TypeBind
 		if m.Kind == sandbox.Volume {
 			kind = mount.TypeVolume

@@ -27,10 +27,7 @@ func (p *Provider) Release(ctx context.Context, rootTaskID string) error {
 	}
 	// Boxes last: a container that still runs would lose its journal. Those of
 	// containers that went away behind our back are found by their note.
-	boxes, err := p.boxesOf(func(o owner) bool { return o.Session == rootTaskID })
-	for _, b := range boxes {
-		err = errors.Join(err, b.remove())
-	}
+	err = p.eachRelease(ctx, func(o owner) bool { return o.Session == rootTaskID })
 	if err != nil {
 		return fmt.Errorf("release %s: %w", rootTaskID, err)
 	}
@@ -39,12 +36,23 @@ func (p *Provider) Release(ctx context.Context, rootTaskID string) error {
 
 // Remove removes one container by its address; see sandbox.Remover.
 func (p *Provider) Remove(ctx context.Context, ref sandbox.Ref) error {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return err
 	}
+	id := at.id
 	if _, err := p.connect(ctx); err != nil {
 		return fmt.Errorf("remove %s: %w", id[:12], err)
+	}
+	if at.guest != "" { // the container is not ours to remove
+		b, note, err := p.adoption(at)
+		if errors.Is(err, sandbox.ErrGone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return p.takeOut(ctx, b, note)
 	}
 	_, err = p.inspect(ctx, id)
 	if err == nil {
@@ -53,9 +61,24 @@ func (p *Provider) Remove(ctx context.Context, ref sandbox.Ref) error {
 	if err != nil && !errors.Is(err, sandbox.ErrGone) {
 		return fmt.Errorf("remove %s: %w", id[:12], err)
 	}
-	boxes, err := p.boxesOf(func(o owner) bool { return o.Container == id })
-	for _, b := range boxes {
-		err = errors.Join(err, b.remove())
+	return p.eachRelease(ctx, func(o owner) bool { return o.Container == id })
+}
+
+// eachRelease removes the boxes whose owner matches, and the guests that some of
+// them are about.
+func (p *Provider) eachRelease(ctx context.Context, match func(owner) bool) error {
+	found := map[box]owner{}
+	err := p.eachBox(func(b box, o owner) {
+		if match(o) {
+			found[b] = o
+		}
+	})
+	for b, o := range found {
+		if o.Adopted != nil && !o.Adopted.Left {
+			err = errors.Join(err, p.takeOut(ctx, b, o))
+		} else if o.Adopted == nil {
+			err = errors.Join(err, b.remove())
+		}
 	}
 	return err
 }
@@ -94,6 +117,13 @@ func (p *Provider) removeAll(ctx context.Context, found []container.Summary) err
 // its anonymous volumes. One that is not there is no error; one that somebody
 // else is removing is waited for.
 func (p *Provider) removeContainer(ctx context.Context, id string) error {
+	p.dropChannels(id, "")
+	if f := p.facts.Load(); f != nil && f.podman {
+		// Its removal by force begins with a polite stop, which a guest does not heed.
+		_, _ = call(ctx, p, "kill the container", removeTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, p.engine.ContainerKill(ctx, id, "KILL")
+		})
+	}
 	_, err := call(ctx, p, "remove the container", removeTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	})

@@ -22,10 +22,11 @@ const shutdownTimeout = 5 * time.Second
 // sandbox.Stopper. The guest is asked first: it ignores signals, since those
 // may come from inside.
 func (p *Provider) Stop(ctx context.Context, ref sandbox.Ref) error {
-	id, err := p.containerID(ref)
+	at, err := p.spot(ref)
 	if err != nil {
 		return err
 	}
+	id := at.id
 	unlock, err := p.starting.lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("stop %s: %w", id[:12], err)
@@ -34,9 +35,12 @@ func (p *Provider) Stop(ctx context.Context, ref sandbox.Ref) error {
 	if _, err := p.connect(ctx); err != nil {
 		return fmt.Errorf("stop %s: %w", id[:12], err)
 	}
-	c, err := p.inspect(ctx, id)
+	c, err := p.inspectSpot(ctx, at)
 	if err != nil {
 		return err
+	}
+	if at.guest != "" {
+		return p.StopPlace(ctx, id)
 	}
 	if c.State.Paused { // a frozen guest cannot put its calls in order
 		if err := p.run(ctx, c); err != nil {
@@ -61,7 +65,7 @@ func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
 	if err != nil {
 		return
 	}
-	h, err := p.handle(c.ID, b, c.Config.WorkingDir)
+	h, err := p.handle(c.ID, b, c.Config.WorkingDir, p.guestDial(c, b))
 	if err != nil {
 		return
 	}

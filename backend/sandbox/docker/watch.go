@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -41,6 +42,7 @@ func (p *Provider) Watch(ctx context.Context, report func(sandbox.Change), relis
 		level = slog.LevelDebug // said once; that it goes on is no news
 		if _, err := p.connect(ctx); err != nil && ctx.Err() == nil {
 			w.silence()
+			p.listeners.tell()
 		}
 		select {
 		case <-time.After(backoff):
@@ -67,10 +69,11 @@ func (w *watch) follow(ctx context.Context, relist func()) (connected bool, err 
 		return false, err
 	}
 	late := time.AfterFunc(readTimeout, cancel) // Events returns when the engine has answered
-	stream, failed := w.p.engine.Events(ctx, events.ListOptions{Filters: filters.NewArgs(
-		filters.Arg("type", string(events.ContainerEventType)),
-		filters.Arg("label", labelInstance+"="+w.p.opts.Instance),
-	)})
+	of := filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)))
+	for _, action := range watched {
+		of.Add("event", string(action))
+	}
+	stream, failed := w.p.engine.Events(ctx, events.ListOptions{Filters: of})
 	defer func() { // the client's goroutine ends with its error
 		cancel()
 		for range failed {
@@ -83,6 +86,7 @@ func (w *watch) follow(ctx context.Context, relist func()) (connected bool, err 
 		return false, err
 	}
 	relist()
+	w.p.listeners.tell()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
@@ -101,23 +105,49 @@ func (w *watch) follow(ctx context.Context, relist func()) (connected bool, err 
 	}
 }
 
+// watched are the events that change what a container is: all of the engine's,
+// since guests live in others' containers too.
+var watched = []events.Action{
+	events.ActionCreate, events.ActionStart, events.ActionRestart, events.ActionDie, events.ActionStop, events.ActionKill,
+	events.ActionOOM, events.ActionPause, events.ActionUnPause, events.ActionDestroy, events.ActionRename,
+	"remove", // podman's word for destroy
+}
+
 // look reads back what an event has made of its container: an event says what
 // happened, the engine says what is.
 func (w *watch) look(ctx context.Context, e events.Message) error {
-	id := e.Actor.ID
-	switch e.Action {
-	case events.ActionDestroy:
-		w.tell(id, lost())
-		return nil
-	case events.ActionCreate, events.ActionStart, events.ActionRestart, events.ActionDie, events.ActionStop,
-		events.ActionKill, events.ActionOOM, events.ActionPause, events.ActionUnPause:
-		c, err := w.p.observe(ctx, id)
+	defer w.p.listeners.tell()
+	for _, at := range w.spots(e) {
+		if e.Action == events.ActionDestroy || e.Action == "remove" {
+			w.tell(at.String(), lost())
+			continue
+		}
+		c, err := w.p.observe(ctx, at)
+		if errors.Is(err, sandbox.ErrForeign) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		w.tell(id, c)
+		w.tell(at.String(), c)
 	}
 	return nil
+}
+
+// spots are what this instance has in the container of an event.
+func (w *watch) spots(e events.Message) (spots []spot) {
+	id := e.Actor.ID
+	if _, known := w.last[id]; known || e.Actor.Attributes[labelInstance] == w.p.opts.Instance {
+		spots = append(spots, spot{id: id})
+	}
+	guests, err := w.p.adoptions(func(o owner) bool { return o.Container == id && !o.Adopted.Left })
+	if err != nil {
+		w.p.log.Warn("read the guests of a container", "container", id, "err", err)
+	}
+	for b := range guests {
+		spots = append(spots, spot{id, b.guestID})
+	}
+	return spots
 }
 
 // compare reports what became of the known containers while nobody looked.

@@ -108,6 +108,33 @@ func CheckWorkspace(dir string, denied []string) error {
 	return nil
 }
 
+// Elsewhere says why a directory of another machine cannot be mounted there, or
+// nothing. It is judged by its name alone, by the lists of ResolveMounts: what
+// they name counts as there, for every user's home. denied are paths of that
+// machine, too.
+func Elsewhere(source string, denied []string) string {
+	const refused = "is on the deny list of mounts"
+	for _, p := range append(slices.Clone(denied), deniedTrees...) {
+		switch {
+		case source == p:
+			return refused
+		case below(source, p):
+			return fmt.Sprintf("lies in %s, which is on the deny list of mounts", p)
+		case below(p, source):
+			return fmt.Sprintf("holds %s, which is on the deny list of mounts", p)
+		}
+	}
+	if slices.Contains(deniedExact, source) || source == "/root" || source == "/home" || path.Dir(source) == "/home" {
+		return refused
+	}
+	for _, key := range keys {
+		if strings.Contains(source+"/", "/"+key+"/") {
+			return fmt.Sprintf("lies in %s, which is on the deny list of mounts", key)
+		}
+	}
+	return ""
+}
+
 // Workspaces is the one directory of a data directory that holds nothing of the
 // application's own: the workspaces of sessions that named none.
 const Workspaces = "workspaces"
@@ -136,6 +163,16 @@ type denyList struct {
 	given []string // those of trees that are denied before they exist, too
 }
 
+// What every machine's list has.
+var (
+	deniedExact = []string{"/", "/etc", "/tmp", "/var/tmp"}
+	deniedTrees = []string{
+		"/proc", "/sys", "/dev", "/run", "/boot",
+		"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private",
+		"/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers",
+	}
+)
+
 // keys are the directories of a home that hold credentials or engine sockets.
 var keys = []string{
 	".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".colima", ".orbstack",
@@ -144,14 +181,7 @@ var keys = []string{
 }
 
 func newDenyList(extra []string) denyList {
-	d := denyList{
-		exact: []string{"/", "/etc", "/tmp", "/var/tmp"},
-		trees: []string{
-			"/proc", "/sys", "/dev", "/run", "/boot",
-			"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private",
-			"/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers",
-		},
-	}
+	d := denyList{exact: slices.Clone(deniedExact), trees: slices.Clone(deniedTrees)}
 	homes := []string{"/root"}
 	if home, err := os.UserHomeDir(); err == nil {
 		homes = append(homes, home)

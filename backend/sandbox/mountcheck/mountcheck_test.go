@@ -156,3 +156,17 @@ func TestPrivate_allButTheWorkspaces(t *testing.T) {
 		}
 	}
 }
+
+func TestElsewhere(t *testing.T) {
+	for path, want := range map[string]string{
+		"/srv/work": "", "/home/me/work": "", "/data/workspaces/x": "",
+		"/": "holds", "/etc": "holds", "/var": "holds", "/home": "is on", "/home/me": "is on", "/root": "is on",
+		"/run/docker.sock": "lies in", "/home/other/.ssh": "lies in", "/srv/x/.aws/sub": "lies in",
+		"/data": "holds", "/data/store": "is on", "/data/store/blobs": "lies in",
+	} {
+		got := mountcheck.Elsewhere(path, []string{"/data/store"})
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("Elsewhere(%s) = %q, want %q", path, got, want)
+		}
+	}
+}

@@ -55,6 +55,10 @@ type Harness struct {
 	// OneUser says that the wall cannot serve workspaces of other users than
 	// the one who runs the tests.
 	OneUser bool
+
+	// NoPath says that the wall refuses by name to mount a path of this name; nil
+	// for one that mounts all.
+	NoPath func(name string) bool
 }
 
 // Test runs the suite.

@@ -5,9 +5,12 @@ import type {
   DecisionRequest,
   Dirs,
   Doctor,
+  EgressRow,
+  EngineContainers,
   ErrorResponse,
   FileView,
   FolderResponse,
+  ForkRequest,
   Images,
   Isolation,
   Listing,
@@ -15,6 +18,7 @@ import type {
   OpenRequest,
   ReleaseRequest,
   Session,
+  Snapshot,
   Terminal,
   TerminalRequest,
 } from "./types.gen";
@@ -33,7 +37,7 @@ export class ApiError extends Error {
 }
 
 /** The commands on a session that take no body. */
-export type Verb = "interrupt" | "attach" | "start" | "stop" | "restart" | "reprovision" | "close" | "retry";
+export type Verb = "interrupt" | "attach" | "start" | "stop" | "unpause" | "restart" | "reprovision" | "close" | "retry";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -58,17 +62,34 @@ export class Client {
     this.command(id, `approvals/${encodeURIComponent(callID)}`, r);
   do = (id: string, verb: Verb) => this.command(id, verb, {});
   archive = (id: string, archived: boolean) => this.command(id, "archive", { archived });
+  /** snapshot and fork answer when all is copied: they have no deadline. Session.work says how far they are. */
+  snapshot = (id: string, name: string) => this.wait<Snapshot>(`${at(id)}/snapshot`, { name });
+  fork = (id: string, r: ForkRequest) => this.wait<Accepted>(`${at(id)}/fork`, r);
+  cancelWork = (id: string) => this.command(id, "work/cancel", {});
   stopAll = () => this.call<unknown>("POST", "/interrupt", {});
 
   images = () => this.call<Images>("GET", "/images");
   build = (image: string) => this.call<unknown>("POST", "/images/build", { image });
   cancelBuild = (image: string) => this.call<unknown>("POST", "/images/build/cancel", { image });
+  pull = (image: string) => this.call<unknown>("POST", "/images/pull", { image });
+  cancelPull = (image: string) => this.call<unknown>("POST", "/images/pull/cancel", { image });
+  removeImage = (image: string) => this.call<unknown>("POST", "/images/remove", { image });
+
+  containers = () => this.call<EngineContainers>("GET", "/containers");
+  /** attachTo opens a session in a container that is there already, by its name or id. */
+  attachTo = (container: string, title: string) => this.call<Accepted>("POST", `${on(container)}/attach`, { title });
+  startContainer = (container: string) => this.call<unknown>("POST", `${on(container)}/start`, {});
+  stopContainer = (container: string) => this.call<unknown>("POST", `${on(container)}/stop`, {});
+  releaseContainer = (container: string, r: ReleaseRequest) => this.call<unknown>("POST", `${on(container)}/release`, r);
+  containerLogs = (container: string, tail: number) => this.call<Logs>("GET", `${on(container)}/logs?${query({ tail })}`);
 
   dirs = (path: string) => this.call<Dirs>("GET", `/dirs?${query({ path })}`);
   makeDir = (path: string) => this.call<Dirs>("POST", "/dirs", { path });
 
   isolation = (id: string) => this.call<Isolation>("GET", `${at(id)}/isolation`);
   logs = (id: string, tail: number) => this.call<Logs>("GET", `${at(id)}/logs?${query({ tail })}`);
+
+  egress = (id: string, limit: number) => this.call<EgressRow[]>("GET", `${at(id)}/egress?${query({ limit })}`);
 
   files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
   file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
@@ -86,6 +107,10 @@ export class Client {
     (await (await this.request("POST", "/window/folder", { start }, undefined)).json()) as FolderResponse;
   openLink = (url: string) => this.call<unknown>("POST", "/window/link", { url });
   notify = (title: string, body: string) => this.call<unknown>("POST", "/window/notify", { title, body });
+
+  private async wait<T>(path: string, body: unknown): Promise<T> {
+    return (await (await this.request("POST", path, body, undefined)).json()) as T;
+  }
 
   private command(id: string, verb: string, body: unknown): Promise<unknown> {
     return this.call<unknown>("POST", `/sessions/${encodeURIComponent(id)}/${verb}`, body);
@@ -126,6 +151,11 @@ export class Client {
 /** at returns the path of a session. */
 function at(id: string): string {
   return `/sessions/${encodeURIComponent(id)}`;
+}
+
+/** on returns the path of a container of the engine. */
+function on(container: string): string {
+  return `/containers/${encodeURIComponent(container)}`;
 }
 
 function query(of: Record<string, string | number>): string {

@@ -42,6 +42,7 @@ export class EventSocket {
   private wire: Wire | null = null;
   private readonly after = new Map<string, number>();
   private readonly dirs = new Map<string, string[]>();
+  private containers = false;
   private delay = FIRST_DELAY_MS;
   private retry: ReturnType<typeof setTimeout> | undefined;
   private silence: ReturnType<typeof setTimeout> | undefined;
@@ -87,6 +88,13 @@ export class EventSocket {
     if (dirs.length === 0) this.dirs.delete(sessionID);
     else this.dirs.set(sessionID, dirs);
     this.tell({ type: "watch_files", session_id: sessionID, dirs });
+  }
+
+  /** watchContainers asks for the engine's containers whenever they change, or no more. */
+  watchContainers(on: boolean): void {
+    if (this.containers === on) return;
+    this.containers = on;
+    this.tell({ type: on ? "watch_containers" : "unwatch_containers" });
   }
 
   close(): void {
@@ -138,6 +146,7 @@ export class EventSocket {
     this.handlers.link({ state: "open" });
     for (const [id, after] of this.after) this.tell({ type: "subscribe", session_id: id, after });
     for (const [id, dirs] of this.dirs) this.tell({ type: "watch_files", session_id: id, dirs });
+    if (this.containers) this.tell({ type: "watch_containers" });
   }
 
   /** advance reports whether an event is new to its subscription. */

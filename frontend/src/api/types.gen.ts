@@ -70,6 +70,7 @@ export interface Block {
 }
 
 export interface Build {
+  kind: string;
   image: string;
   ref: string;
   state: string;
@@ -78,6 +79,10 @@ export interface Build {
   error: string;
   started_at: string;
   ended_at: string | null;
+  detail: string;
+  bytes: number;
+  total: number;
+  bytes_per_second: number;
 }
 
 export interface BuildRequest {
@@ -187,6 +192,28 @@ export interface EgressRow {
   decided: EgressDecided;
 }
 
+export interface EngineContainer {
+  id: string;
+  short_id: string;
+  name: string;
+  image: string;
+  owner: string;
+  session_id: string;
+  sessions: string[] | null;
+  condition: Condition;
+  ports: string[] | null;
+  network: string;
+  created_at: string;
+}
+
+export interface EngineContainers {
+  endpoint: string;
+  why: string;
+  containers: EngineContainer[] | null;
+  observed_at: string;
+  error: string;
+}
+
 export interface EnvValue {
   literal?: string;
   from_host?: string;
@@ -256,6 +283,19 @@ export interface FolderResponse {
   path: string;
 }
 
+export interface Fork {
+  session_id: string;
+  seq: number;
+  sandbox: string;
+  workspace: string;
+}
+
+export interface ForkRequest {
+  title: string;
+  sandbox: string;
+  workspace: string;
+}
+
 export interface Frame {
   type: string;
   version?: string;
@@ -271,6 +311,7 @@ export interface Frame {
   error?: ErrorBody;
   dirs?: string[];
   build?: Build;
+  containers?: EngineContainers;
 }
 
 export interface HandCommand {
@@ -291,6 +332,8 @@ export interface Hello {
   user: string;
   home: string;
   tag: string;
+  first_tag: number;
+  last_tag: number;
   best_effort: boolean;
   kernel: string;
   shell: string;
@@ -308,6 +351,7 @@ export interface ImageInfo {
   size: number;
   created_at: string;
   ours: boolean;
+  session_id: string;
 }
 
 export interface Images {
@@ -338,6 +382,7 @@ export type Kind =
   | "TaskCreated"
   | "TaskRenamed"
   | "TaskArchived"
+  | "TaskForked"
   | "LeaseGranted"
   | "TaskHostBound"
   | "SandboxStateChanged"
@@ -522,6 +567,10 @@ export interface ReleaseRequest {
   how: string;
 }
 
+export interface RemoveImageRequest {
+  image: string;
+}
+
 export interface RenameRequest {
   title: string;
 }
@@ -576,6 +625,7 @@ export interface Session {
   ref: Ref;
   sandbox: Condition | null;
   step: string;
+  progress: StepProgress | null;
   approvals: Approvals;
   agent: string;
   goal: string;
@@ -587,15 +637,31 @@ export interface Session {
   usage: Usage;
   cost_usd: number | null;
   generation: number;
+  adopted: boolean;
+  fork: Fork | null;
+  shares: string[] | null;
+  work: Work | null;
   created_at: string;
   updated_at: string;
   seq: number;
+}
+
+export interface Snapshot {
+  image: string;
+  id: string;
+  size: number;
+  took_ms: number;
+}
+
+export interface SnapshotRequest {
+  name: string;
 }
 
 export interface Spec {
   wall?: Wall;
   image?: string;
   wire?: string;
+  base_url?: string;
   user?: string;
   workdir?: string;
   workspace?: string;
@@ -603,6 +669,8 @@ export interface Spec {
   resources?: Record<string, string>;
   env?: Record<string, EnvValue>;
   network: Network;
+  adopt?: string;
+  share?: string;
 }
 
 export type State =
@@ -627,6 +695,7 @@ export interface Stats {
   guest_memory: number;
   calls: number;
   terminals: number;
+  processes: number;
 }
 
 export type Status =
@@ -638,6 +707,15 @@ export type Status =
 export interface StepAttemptAbandoned {
   call_ids: string[] | null;
   detail: string;
+}
+
+export interface StepProgress {
+  step: string;
+  detail: string;
+  bytes: number;
+  total: number;
+  bytes_per_second: number;
+  started_at: string;
 }
 
 export type SuspendReason =
@@ -667,10 +745,20 @@ export interface TaskCreated {
   approvals: Approvals;
   parent_id: string;
   one_shot: boolean;
+  by_policy?: boolean;
 }
 
 export interface TaskFailed {
   error: string;
+}
+
+export interface TaskForked {
+  source_id: string;
+  fork_id: string;
+  seq: number;
+  sandbox: string;
+  workspace: string;
+  image?: string;
 }
 
 export interface TaskHostBound {
@@ -681,7 +769,10 @@ export interface TaskHostBound {
   sandbox_id: string;
   image: string;
   network: string;
+  workdir?: string;
   reprovision: boolean;
+  by_policy?: boolean;
+  owner?: string;
 }
 
 export interface TaskRenamed {
@@ -826,6 +917,16 @@ export interface Where {
   sandbox_id: string;
   workdir: string;
   boot: string;
+  caveat?: string;
+}
+
+export interface Work {
+  kind: string;
+  step: string;
+  files: number;
+  bytes: number;
+  total: number;
+  started_at: string;
 }
 
 export interface WriteDisplay {
@@ -844,6 +945,7 @@ export interface Payloads {
   TaskCreated: TaskCreated;
   TaskRenamed: TaskRenamed;
   TaskArchived: TaskArchived;
+  TaskForked: TaskForked;
   LeaseGranted: LeaseGranted;
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;

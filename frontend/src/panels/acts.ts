@@ -5,10 +5,13 @@ export interface Acts {
   shell: string;
   attach: string;
   start: string;
+  unpause: string;
   stop: string;
   restart: string;
   release: string;
   reprovision: string;
+  snapshot: string;
+  fork: string;
   logs: string;
 }
 
@@ -17,21 +20,30 @@ const THERE: State[] = ["ready", "stopped", "paused", "unreachable"];
 
 /** actsOf says what makes sense in the state that a session's sandbox is in. */
 export function actsOf(session: Session, state: State | undefined): Acts {
-  const all = (why: string): Acts => ({ shell: why, attach: why, start: why, stop: why, restart: why, release: why, reprovision: why, logs: why });
+  const all = (why: string): Acts => ({
+    shell: why, attach: why, start: why, unpause: why, stop: why, restart: why, release: why, reprovision: why, snapshot: why, fork: why, logs: why,
+  });
   if (session.wall === "local") return { ...all("There is no sandbox: commands run on this machine"), shell: "" };
   if (!state) return all("There is no sandbox yet");
   if (state === "allocating" || state === "releasing") return all(`Wait: the sandbox is ${state}`);
   const ended = session.status === "ended" ? "The session has ended" : "";
   const only = (states: State[], why: string): string => (states.includes(state) ? "" : why);
   const here = only(THERE, `The sandbox is ${state === "detached" ? "let go of" : state}`);
+  // What is somebody else's is neither stopped nor started by us.
+  const theirs = session.wall === "remote" ? "The other side runs it" : "";
+  const found = theirs || (session.adopted ? "The container was there before us: stop it in the Containers view" : "");
+  const commit = session.wall === "docker" ? "" : "Only a container can be kept as an image";
   return {
     shell: ended || only(["ready"], here || `It must run: it is ${state}`),
-    attach: ended || here || (state === "ready" ? "It is attached" : ""),
-    start: ended || here || only(["stopped"], "It is not stopped"),
-    stop: here || only(["ready", "paused"], state === "stopped" ? "It is stopped" : "It does not answer"),
-    restart: ended || here || only(["ready", "stopped", "paused"], "It does not answer: attach it"),
+    attach: ended || only([...THERE, "detached"], here) || (state === "ready" ? "It is attached" : state === "paused" ? "It is paused: unpause it" : ""),
+    start: ended || here || theirs || only(["stopped"], "It is not stopped"),
+    unpause: ended || here || only(["paused"], "It is not paused"),
+    stop: here || found || only(["ready", "paused"], state === "stopped" ? "It is stopped" : "It does not answer"),
+    restart: ended || here || found || only(["ready", "stopped", "paused"], "It does not answer: attach it"),
     release: here,
     reprovision: ended || only(GONE, "Only for a sandbox that is gone: release it first"),
+    snapshot: commit || here || only(["ready", "stopped", "paused"], "It does not answer"),
+    fork: "",
     logs: only([...THERE, "failed"], here),
   };
 }

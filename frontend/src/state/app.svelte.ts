@@ -3,10 +3,12 @@ import { ApiError, Client, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
-import type { About, Container, Frame, OpenRequest, Session, Wall } from "../api/types.gen";
-import { titleOf } from "../text/visible";
+import type { About, Container, EngineContainer, Frame, Logs, OpenRequest, Session, Wall } from "../api/types.gen";
+import { oneLine, titleOf } from "../text/visible";
 import { Clock } from "./clock.svelte";
+import { Containers } from "./containers.svelte";
 import { Health } from "./doctor.svelte";
+import { chooseImage } from "./draft.svelte";
 import { findImage, Images, isTiny, TINY } from "./images.svelte";
 import { Keys } from "./keys.svelte";
 import { surround } from "./notify.svelte";
@@ -36,6 +38,14 @@ export interface Question {
   run: () => void;
 }
 
+/** Sheet is what lies over the page for one sandbox or container. */
+export type Sheet =
+  | { show: "logs"; title: string; read: (tail: number) => Promise<Logs> }
+  | { show: "snapshot" | "fork"; id: string };
+
+/** How long a sandbox that was just asked for is waited for, by who wants to go on in it. */
+const SETTLED_MS = 120_000;
+
 /** App is all that the page knows. It is changed by frames and by its methods alone. */
 export class App {
   readonly clock = new Clock();
@@ -45,6 +55,7 @@ export class App {
   readonly keys = new Keys();
   readonly health = new Health(localStorage);
   readonly images = new Images(() => this.client);
+  readonly containers = new Containers(() => this.client);
 
   /** authorized is false when there is no token, or the server refuses it. */
   authorized = $state(true);
@@ -62,6 +73,7 @@ export class App {
   renaming = $state.raw<{ id: string; at: "list" | "header" } | null>(null);
   /** overlay is what lies over the page. */
   overlay = $state<"" | "palette" | "help">("");
+  sheet = $state.raw<Sheet | null>(null);
 
   /** client speaks to the server with the token of this tab; a new token makes a new client. */
   client: Client;
@@ -75,6 +87,8 @@ export class App {
     looking: (id) => !document.hidden && document.hasFocus() && this.router.id === id,
     show: (n) => this.call(n.title, n.body, n.id, n.key),
   });
+  private readonly settling = new Set<() => void>();
+  private lookers = 0;
   private watched = "";
   private gathered: Frame[] = [];
   private flushedAt = 0;
@@ -175,6 +189,16 @@ export class App {
     this.socket?.watchFiles(id, dirs);
   }
 
+  /** watchContainers keeps the list of containers fresh until what it returns is called. */
+  watchContainers(): () => void {
+    this.lookers++;
+    this.socket?.watchContainers(true);
+    return () => {
+      this.lookers--;
+      if (this.lookers === 0) this.socket?.watchContainers(false);
+    };
+  }
+
   // Commands. Each answers whether the server took it; what follows shows in the events.
 
   send = (id: string, text: string) => this.attempt("The message was not sent", () => this.client.send(id, text));
@@ -186,6 +210,55 @@ export class App {
   command = (id: string, verb: Exclude<Verb, "interrupt">) =>
     this.attempt(failures[verb], () => this.client.do(id, verb));
 
+  /** attachTo opens a session in a container that is there already, and returns its id. */
+  attachTo(c: EngineContainer): Promise<string> {
+    return this.containers.during(c.id, "attaching", async () => {
+      let id = "";
+      await this.attempt(`No session was opened in ${oneLine(c.name)}`, async () => {
+        id = (await this.client.attachTo(c.id, c.name || c.short_id)).session_id;
+      });
+      return id;
+    });
+  }
+
+  /** begin starts a session's sandbox that is stopped. A container that was there before is started as what it is. */
+  begin = (s: Session) =>
+    this.attempt("The sandbox was not started", async () => {
+      if (s.adopted) await this.client.startContainer(containerOf(s));
+      await this.client.do(s.id, "start");
+    });
+  unpause = (s: Session) =>
+    this.attempt("The sandbox was not unpaused", async () => {
+      if (s.adopted) await this.client.startContainer(containerOf(s));
+      await this.client.do(s.id, "unpause");
+    });
+
+  startContainer = (c: EngineContainer) =>
+    this.containers.during(c.id, "starting", () => this.attempt(`${oneLine(c.name)} was not started`, () => this.client.startContainer(c.id)));
+  stopContainer = (c: EngineContainer) =>
+    this.containers.during(c.id, "stopping", () => this.attempt(`${oneLine(c.name)} was not stopped`, () => this.client.stopContainer(c.id)));
+  releaseContainer = (c: EngineContainer, how: "remove" | "keep" | "stop") =>
+    this.containers.during(c.id, "releasing", () => this.attempt(`${oneLine(c.name)} was not released`, () => this.client.releaseContainer(c.id, { how })));
+
+  /** settled waits until a session's sandbox is ready, and reports whether it is: it may as well fail, or take too long. */
+  settled(id: string): Promise<boolean> {
+    return new Promise((done) => {
+      const late = setTimeout(() => end(false), SETTLED_MS);
+      const end = (isReady: boolean): void => {
+        clearTimeout(late);
+        this.settling.delete(look);
+        done(isReady);
+      };
+      const look = (): void => {
+        const s = this.sessions?.find((o) => o.id === id);
+        if (s?.sandbox?.value === "ready") end(true);
+        else if (s && (s.status === "ended" || s.suspended === "turn_failed" || ["failed", "lost", "released"].includes(s.sandbox?.value ?? ""))) end(false);
+      };
+      this.settling.add(look);
+      look();
+    });
+  }
+
   /** archive puts a session away or back, and offers to take that back. */
   async archive(id: string, archived: boolean): Promise<void> {
     const taken = await this.attempt(archived ? "The session was not archived" : "The session was not brought back", () =>
@@ -194,6 +267,14 @@ export class App {
     if (!taken || !archived) return;
     const title = titleOf(this.sessions?.find((s) => s.id === id) ?? { title: "" });
     this.toasts.offer(`“${title}” is archived`, "Undo", () => void this.archive(id, false));
+  }
+
+  cancelWork = (id: string) => this.attempt("It was not called off", () => this.client.cancelWork(id));
+
+  /** draftFrom opens the form for a session from an image; what was written there stays. */
+  draftFrom(image: string): void {
+    chooseImage(sessionStorage, image);
+    this.router.create();
   }
 
   stopAll = () => this.attempt("Not every turn was stopped", () => this.client.stopAll());
@@ -311,6 +392,7 @@ export class App {
       renewed: (what) => this.renewed(what),
     });
     this.socket.open();
+    if (this.lookers > 0) this.socket.watchContainers(true);
     if (this.watched) this.socket.subscribe(this.watched, this.timeline?.seq ?? 0);
     void this.load();
   }
@@ -360,6 +442,9 @@ export class App {
       case "build":
         this.images.take(f);
         return;
+      case "containers":
+        if (f.containers) this.containers.take(f.containers);
+        return;
       case "files":
         for (const heard of this.listeners) heard(f);
         return;
@@ -378,6 +463,7 @@ export class App {
     const before = this.sessions ?? [];
     this.sessions = sessions;
     this.settleStop();
+    for (const look of [...this.settling]) look();
     void this.calling.notifier.observe(before, sessions);
   }
 
@@ -449,11 +535,17 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
   attach: "The sandbox was not attached",
   start: "The sandbox was not started",
   stop: "The sandbox was not stopped",
+  unpause: "The sandbox does not go on",
   restart: "The sandbox was not restarted",
   retry: "The model was not asked again",
   reprovision: "No new sandbox was made",
   close: "The session was not closed",
 };
+
+/** containerOf returns the id of the container that a session's sandbox is, or is a guest in. */
+function containerOf(s: Session): string {
+  return /#([^+]+)/.exec(s.ref)?.[1] ?? s.short_id;
+}
 
 function newestFirst(a: Session, b: Session): number {
   return a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0;

@@ -1,6 +1,6 @@
 import type { About, OpenRequest, Wall } from "../api/types.gen";
 import { ApiError } from "../api/client";
-import { agentOf, blank, changesOf, commandOf, fieldOf, lacking, requestOf, wallOf, type Fault, type Form, type Row } from "./request";
+import { agentOf, blank, changesOf, commandOf, fieldOf, isOurs, lacking, requestOf, wallOf, type Fault, type Form, type Row } from "./request";
 
 const DRAFT = "glovebox.draft";
 const CHOICES = "glovebox.choices";
@@ -86,8 +86,8 @@ export class Draft {
       this.busy = false;
     }
     const wall = wallOf(this.form, about);
-    // "No wall" is chosen by name each time.
-    this.browser.setItem(CHOICES, JSON.stringify({ wall: wall === "local" ? "" : wall, model: this.form.model, agent: agentOf(this.form, about) }));
+    // "No wall" is chosen by name each time, and so is somebody else's sandbox.
+    this.browser.setItem(CHOICES, JSON.stringify({ wall: isOurs(wall) ? wall : "", model: this.form.model, agent: agentOf(this.form, about) }));
     this.clear();
     return true;
   }
@@ -118,6 +118,11 @@ export function suggest(tab: Shelf, goal: string, known: readonly string[]): voi
   tab.setItem(DRAFT, JSON.stringify(form));
 }
 
+/** chooseImage puts an image into the draft that the next dialog opens with. */
+export function chooseImage(tab: Shelf, image: string): void {
+  tab.setItem(DRAFT, JSON.stringify({ ...(readForm(tab.getItem(DRAFT)) ?? blank()), wall: "docker", image }));
+}
+
 function parsed(text: string | null): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text ?? "null");
@@ -132,13 +137,14 @@ export function readForm(text: string | null): Form | null {
   const kept = parsed(text);
   if (!kept) return null;
   const form = blank();
-  for (const name of ["goal", "title", "workspace", "image", "model", "agent", "memory", "cpus", "pids"] as const) {
+  for (const name of ["goal", "title", "workspace", "image", "model", "agent", "allow", "url", "memory", "cpus", "pids"] as const) {
     const value = kept[name];
     if (typeof value === "string") form[name] = value;
   }
-  form.wall = oneOf(kept.wall, ["docker", "namespace", "local"], "");
+  form.wall = oneOf(kept.wall, ["docker", "namespace", "remote", "local"], "");
   form.approvals = oneOf(kept.approvals, ["ask", "auto"], "");
-  form.network = oneOf(kept.network, ["none", "open"], "");
+  form.network = oneOf(kept.network, ["proxy", "none", "open"], "");
+  form.wire = oneOf(kept.wire, ["aio"], "");
   form.user = oneOf(kept.user, ["host", "image", "root"], "");
   for (const row of Array.isArray(kept.mounts) ? (kept.mounts as unknown[]) : []) {
     if (typeof row !== "object" || row === null) continue;

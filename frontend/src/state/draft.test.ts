@@ -87,7 +87,7 @@ describe("what was kept", () => {
   it.each([null, "", "null", "5", "[", '"x"'])("%j is no draft", (text) => expect(readForm(text)).toBeNull());
 
   it("is taken as far as it is right", () => {
-    const text = JSON.stringify({ goal: 5, wall: "remote", network: "proxy", user: "admin", approvals: "yes", memory: "1g", mounts: [null, { source: 1, target: "" }, { source: "/a", target: "/b", mode: "rwx" }] });
+    const text = JSON.stringify({ goal: 5, wall: "cloud", network: "vpn", user: "admin", approvals: "yes", memory: "1g", mounts: [null, { source: 1, target: "" }, { source: "/a", target: "/b", mode: "rwx" }] });
     expect(readForm(text)).toEqual({ ...blank(), memory: "1g", mounts: [{ id: 1, source: "/a", target: "/b", mode: "ro" }] });
   });
 });

@@ -60,14 +60,16 @@ export class Images {
   error = $state("");
   loading = $state(false);
   builds = $state.raw<Record<string, Build>>({});
-  /** refused says why a build was not even begun, by image. */
+  /** pulls are the images that come from a registry, by their names as they were asked for. */
+  pulls = $state.raw<Record<string, Build>>({});
+  /** refused says why a build or a pull was not even begun, by image. */
   refused = $state.raw<Record<string, string>>({});
   private readonly ends = new Set<(b: Build) => void>();
 
   constructor(private readonly client: () => Client) {}
 
   get isBuilding(): boolean {
-    return Object.values(this.builds).some((b) => b.state === "running");
+    return [...Object.values(this.builds), ...Object.values(this.pulls)].some((b) => b.state === "running");
   }
 
   async load(): Promise<void> {
@@ -112,6 +114,25 @@ export class Images {
     }
   }
 
+  async pull(image: string): Promise<void> {
+    this.refused = { ...this.refused, [image]: "" };
+    try {
+      const begun = await this.client().pull(image);
+      if (isBuild(begun)) this.apply(begun);
+    } catch (err) {
+      this.refused = { ...this.refused, [image]: err instanceof Error ? err.message : String(err) };
+    }
+  }
+
+  async cancelPull(image: string): Promise<void> {
+    try {
+      const ended = await this.client().cancelPull(image);
+      if (isBuild(ended)) this.apply(ended);
+    } catch {
+      await this.load(); // it may have ended by itself just before: the list tells
+    }
+  }
+
   /** made builds an image and returns its end; it throws where none is begun. */
   async made(image: string): Promise<Build> {
     const ended = new Promise<Build>((done) => {
@@ -129,13 +150,15 @@ export class Images {
   }
 
   private apply(b: Build): void {
-    const before = this.builds[b.image];
+    const isPull = b.kind === "pull";
+    const before = (isPull ? this.pulls : this.builds)[b.image];
     // An answer may come after a frame that is younger.
     if (before && before.started_at > b.started_at) return;
     if (before && before.started_at === b.started_at && before.ended_at && !b.ended_at) return;
-    this.builds = { ...this.builds, [b.image]: b };
+    if (isPull) this.pulls = { ...this.pulls, [b.image]: b };
+    else this.builds = { ...this.builds, [b.image]: b };
     if (before?.ended_at && before.started_at === b.started_at) return;
-    for (const hear of this.ends) hear(b);
+    if (!isPull) for (const hear of this.ends) hear(b);
     if (b.state === "done") void this.load();
   }
 }

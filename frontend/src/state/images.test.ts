@@ -3,7 +3,7 @@ import type { Client } from "../api/client";
 import type { Build, ImageInfo } from "../api/types.gen";
 import { findImage, fullRef, Images, isTiny, pick } from "./images.svelte";
 
-const image = (ref: string, id = "0123456789ab", ours = false): ImageInfo => ({ ref, id, size: 1, created_at: "", ours });
+const image = (ref: string, id = "0123456789ab", ours = false): ImageInfo => ({ ref, id, size: 1, created_at: "", ours, session_id: "" });
 
 describe("references", () => {
   it.each([
@@ -40,7 +40,7 @@ describe("references", () => {
 });
 
 describe("builds", () => {
-  const build = (change: Partial<Build>): Build => ({ image: "tiny", ref: "glovebox/tiny:1", state: "running", step: "", log: [], error: "", started_at: "1", ended_at: null, ...change });
+  const build = (change: Partial<Build>): Build => ({ kind: "build", image: "tiny", ref: "glovebox/tiny:1", state: "running", step: "", log: [], error: "", started_at: "1", ended_at: null, detail: "", bytes: 0, total: 0, bytes_per_second: 0, ...change });
 
   it("end once, also when the answer comes after the frame", async () => {
     const images = new Images(() => ({

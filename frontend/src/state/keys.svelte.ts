@@ -2,7 +2,7 @@
 export interface Binding {
   keys: string;
   does: string;
-  group: "Anywhere" | "Sessions" | "Session" | "Panels";
+  group: "Anywhere" | "Lists" | "Session" | "Panels" | "Container";
 }
 
 /** Keymap is all that keys do. The help and the palette read it too. */
@@ -10,12 +10,13 @@ export const KEYMAP = {
   palette: { keys: "Mod+K", does: "Find any action", group: "Anywhere" },
   help: { keys: "?", does: "Show the keys", group: "Anywhere" },
   home: { keys: "G H", does: "Go to the start", group: "Anywhere" },
+  engine: { keys: "G C", does: "Go to the containers", group: "Anywhere" },
   create: { keys: "N", does: "Open a new session", group: "Anywhere" },
-  list: { keys: "G S", does: "Go to the list of sessions", group: "Sessions" },
-  search: { keys: "/", does: "Search the sessions", group: "Sessions" },
-  next: { keys: "J", does: "Next session in the list; Enter opens it", group: "Sessions" },
-  previous: { keys: "K", does: "Previous session in the list", group: "Sessions" },
-  rename: { keys: "F2", does: "Rename the session", group: "Sessions" },
+  list: { keys: "G S", does: "Go to the list of sessions", group: "Lists" },
+  search: { keys: "/", does: "Search the sessions, or the containers", group: "Lists" },
+  next: { keys: "J", does: "Next one of the list; Enter opens it", group: "Lists" },
+  previous: { keys: "K", does: "Previous one of the list", group: "Lists" },
+  rename: { keys: "F2", does: "Rename the session", group: "Lists" },
   message: { keys: "I", does: "Write a message", group: "Session" },
   send: { keys: "Mod+Enter", does: "Send the message", group: "Session" },
   stop: { keys: "Esc Esc", does: "Stop the turn", group: "Session" },
@@ -24,8 +25,19 @@ export const KEYMAP = {
   container: { keys: "V C", does: "Show the container", group: "Panels" },
   terminal: { keys: "V T", does: "Show the terminal", group: "Panels" },
   files: { keys: "V F", does: "Show the files", group: "Panels" },
+  network: { keys: "V N", does: "Show the network", group: "Panels" },
   split: { keys: "V S", does: "Show two panels, or one", group: "Panels" },
   hide: { keys: "V X", does: "Close the panels", group: "Panels" },
+  attach: { keys: "C A", does: "Attach", group: "Container" },
+  begin: { keys: "C S", does: "Start, or unpause", group: "Container" },
+  halt: { keys: "C H", does: "Stop it", group: "Container" },
+  release: { keys: "C R", does: "Release", group: "Container" },
+  shell: { keys: "C O", does: "Open a shell", group: "Container" },
+  logs: { keys: "C L", does: "Read its log", group: "Container" },
+  renew: { keys: "C N", does: "Re-provision: a new one", group: "Container" },
+  restart: { keys: "C T", does: "Restart", group: "Container" },
+  snapshot: { keys: "C P", does: "Take a snapshot", group: "Container" },
+  fork: { keys: "C F", does: "Fork the session", group: "Container" },
 } as const satisfies Record<string, Binding>;
 
 export type KeyID = keyof typeof KEYMAP;

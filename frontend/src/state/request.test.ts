@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import type { About } from "../api/types.gen";
-import { approvalsOf, blank, changesOf, commandOf, fieldOf, lacking, recent, requestOf, wallOf, wallsOf, type Form } from "./request";
+import { approvalsOf, blank, changesOf, commandOf, fieldOf, lacking, recent, requestOf, urlFault, wallOf, wallsOf, type Form } from "./request";
 
 const wall = (wall: "docker" | "namespace" | "local" | "remote", available = true) => ({ wall, available, detail: "", fix: "", command: "", worth: "" });
 const about: About = {
@@ -31,7 +31,20 @@ describe("the request", () => {
     const all = { image: "x", network: "open", user: "root", memory: "1g", mounts: [{ id: 1, source: "/a", target: "/b", mode: "rw" }] } as const;
     expect(requestOf(form({ ...all, mounts: [...all.mounts], wall: "local" }), about).spec).toEqual({ wall: "local", network: {} });
     const spec = requestOf(form({ ...all, mounts: [...all.mounts], wall: "namespace" }), about).spec;
-    expect(spec).toEqual({ wall: "namespace", mounts: [{ source: "/a", target: "/b", mode: "rw" }], resources: { memory: "1g" }, network: { mode: "open" } });
+    expect(spec).toEqual({ wall: "namespace", mounts: [{ source: "/a", target: "/b", mode: "rw" }], resources: { memory: "1g" }, network: { mode: "none" } });
+    const remote = requestOf(form({ ...all, mounts: [...all.mounts], wall: "remote", url: " http://127.0.0.1:8080 ", workspace: "/w", wire: "aio" }), about);
+    expect(remote.spec).toEqual({ wall: "remote", base_url: "http://127.0.0.1:8080", network: {} });
+    expect(remote.workspace).toBe("");
+  });
+
+  it("takes the proxy where nothing is configured, and adds to what is allowed", () => {
+    const bare: About = { ...about, default_spec: { network: {} } };
+    expect(requestOf(form({ allow: "db.lan:5432\n10.0.0.0/8, db.lan:5432" }), bare).spec.network).toEqual({ mode: "proxy", allow: ["db.lan:5432", "10.0.0.0/8"] });
+    const configured: About = { ...about, default_spec: { network: { mode: "proxy", allow: ["a.lan"] } } };
+    expect(requestOf(form({}), configured).spec.network).toEqual({ mode: "proxy" });
+    expect(requestOf(form({ allow: "b.lan" }), configured).spec.network).toEqual({ mode: "proxy", allow: ["a.lan", "b.lan"] });
+    expect(requestOf(form({ allow: "b.lan", network: "none" }), configured).spec.network).toEqual({ mode: "none" });
+    expect(changesOf(form({ allow: "b.lan c.lan" }), configured)).toEqual(["2 allowed besides"]);
   });
 
   it("leaves out rows that were only added, and writes ~ out", () => {
@@ -51,11 +64,36 @@ describe("the request", () => {
     expect(lacking(form({ wall: "local" }), about, true)).toBeNull();
     expect(lacking(form({ goal: " \n" }), about, true)?.field).toBe("goal");
     expect(approvalsOf(form({}), "local")).toBe("ask");
-    expect(wallsOf(about).map((w) => w.wall)).toEqual(["docker", "namespace", "local"]);
+    expect(wallsOf(about).map((w) => w.wall)).toEqual(["docker", "namespace", "remote", "local"]);
+  });
+});
+
+describe("the URL of a sandbox", () => {
+  it.each([
+    ["http://127.0.0.1:8080", true],
+    ["https://box.example/prefix", true],
+    ["", false],
+    ["box.example:8080", false],
+    ["ftp://box.example", false],
+    ["http://", false],
+    ["http://key@box.example", false],
+    ["http://box.example/?key=1", false],
+  ])("%s is one: %j", (text, isOne) => expect(urlFault(text) === "").toBe(isOne));
+
+  it("is wanted where the remote wall is chosen, and configured is enough", () => {
+    expect(lacking(form({ wall: "remote" }), about, false)?.field).toBe("base_url");
+    expect(lacking(form({ wall: "remote" }), { ...about, default_spec: { base_url: "http://h:1", network: {} } }, false)).toBeNull();
   });
 });
 
 describe("the command line", () => {
+  it("names a remote sandbox by its URL, and each host that is let through", () => {
+    expect(commandOf(requestOf(form({ wall: "remote", url: "http://h:1/p" }), about), { approvals: "" })).toBe("glovebox run --wall http://h:1/p --model demo go");
+    expect(commandOf(requestOf(form({ network: "proxy", allow: "a.lan\n*.b.lan:443" }), about), { approvals: "" })).toBe(
+      "glovebox run --wall docker --model demo --network proxy --allow a.lan --allow '*.b.lan:443' --user host go",
+    );
+  });
+
   const hostile = ["it's mine", `a "b" $HOME \`id\` !!`, "two\nlines", "; rm -rf / #", "--help", "-", "\\", "a\tb", "é ☃ \u202e", "$(id)", "'", "''", "*?[a]~{x,y}"];
 
   it.each(hostile)("gives a shell the goal %j as one word", (goal) => {
@@ -91,6 +129,9 @@ describe("fields", () => {
   ];
   it.each([
     ["spec.network.mode", "network"],
+    ["spec.network.allow[1]", "allow"],
+    ["spec.base_url", "base_url"],
+    ["wire", "wire"],
     ["network", "network"],
     ["spec.resources.memory", "memory"],
     ["resources.cpus", "cpus"],

@@ -20,6 +20,12 @@ export interface Form {
   agent: string;
   approvals: Approvals | "";
   network: NetworkMode | "";
+  /** allow are the entries that the proxy lets through besides, one a line. */
+  allow: string;
+  /** url is where the remote wall's sandbox is. */
+  url: string;
+  /** wire is what speaks in the image: our guest, or the AIO API that the image serves itself. */
+  wire: "aio" | "";
   user: "host" | "image" | "root" | "";
   memory: string;
   cpus: string;
@@ -37,6 +43,9 @@ export const blank = (): Form => ({
   agent: "",
   approvals: "",
   network: "",
+  allow: "",
+  url: "",
+  wire: "",
   user: "",
   memory: "",
   cpus: "",
@@ -44,10 +53,46 @@ export const blank = (): Form => ({
   mounts: [],
 });
 
+/** What the remote wall is worth where the server names none of its own. */
+const REMOTE: WallInfo = {
+  wall: "remote", available: true, detail: "", fix: "", command: "",
+  worth: "A sandbox that is there already, shared by all who use it: what keeps it apart is whatever the other side has.",
+};
+
 /** wallsOf returns the walls that a session can be opened behind; the one that is none comes last. */
 export function wallsOf(about: About | null): WallInfo[] {
-  const walls = (about?.walls ?? []).filter((w) => w.wall !== "remote");
-  return walls.toSorted((a, b) => Number(a.wall === "local") - Number(b.wall === "local"));
+  const order: Wall[] = ["docker", "namespace", "remote", "local"];
+  const walls = about?.walls ?? [];
+  // Any URL can be given, also where the configuration names none, or one that does not answer.
+  const remote = walls.find((w) => w.wall === "remote") ?? REMOTE;
+  const all = [...walls.filter((w) => w.wall !== "remote"), { ...remote, available: true }];
+  return all.toSorted((a, b) => order.indexOf(a.wall) - order.indexOf(b.wall));
+}
+
+/** isOurs says that a wall is of our making: its network, mounts and limits are what a session asks for. */
+export function isOurs(wall: Wall | ""): boolean {
+  return wall !== "local" && wall !== "remote";
+}
+
+/** urlOf returns the URL of the remote wall's sandbox. */
+export function urlOf(form: Form, about: About | null): string {
+  return form.url.trim() || (about?.default_spec.base_url ?? "");
+}
+
+/** urlFault says what is wrong with the URL of a sandbox, or "". */
+export function urlFault(text: string): string {
+  if (text === "") return "Write the URL of a sandbox.";
+  if (!/^https?:\/\//.test(text)) return "It begins with http:// or https://.";
+  if (!URL.canParse(text)) return "This is not a URL.";
+  const url = new URL(text);
+  if (url.username || url.password) return "Leave the key out: it is read from the variable that exec_env.api_key_env names.";
+  return url.search || url.hash ? "Leave out what follows the path." : "";
+}
+
+/** allowOf returns what the proxy lets through besides public addresses: what is configured, and what is written. */
+export function allowOf(form: Form, about: About | null): string[] {
+  const entries = form.allow.split(/[\s,]+/).filter(Boolean);
+  return entries.length > 0 ? [...new Set([...(about?.default_spec.network.allow ?? []), ...entries])] : [];
 }
 
 /** wallOf returns the wall that is chosen: none is chosen for a person but a real one. */
@@ -66,7 +111,9 @@ export function agentOf(form: Form, about: About | null): string {
 }
 
 export function networkOf(form: Form, about: About | null): NetworkMode {
-  return form.network || (about?.default_spec.network.mode ?? "none");
+  // Only a container can be given a network of the engine.
+  if (form.network && (form.network !== "open" || wallOf(form, about) === "docker")) return form.network;
+  return about?.default_spec.network.mode ?? "proxy";
 }
 
 export function userOf(form: Form, about: About | null): Exclude<Form["user"], ""> {
@@ -93,7 +140,9 @@ function atHome(path: string, home: string): string {
 export function requestOf(form: Form, about: About | null): OpenRequest {
   const wall = wallOf(form, about);
   const home = about?.home ?? "";
-  const isApart = wall !== "local";
+  const ours = isOurs(wall);
+  const network = networkOf(form, about);
+  const allow = network === "proxy" ? allowOf(form, about) : [];
   const limits = Object.entries({ memory: form.memory, cpus: form.cpus, pids: form.pids })
     .map(([name, value]) => [name, value.trim()] as const)
     .filter(([, value]) => value !== "");
@@ -101,7 +150,7 @@ export function requestOf(form: Form, about: About | null): OpenRequest {
   return {
     title: form.title.trim(),
     goal: form.goal.trim(),
-    workspace: atHome(form.workspace, home),
+    workspace: wall === "remote" ? "" : atHome(form.workspace, home),
     model: modelOf(form, about),
     agent: form.agent,
     approvals: approvalsOf(form, wall),
@@ -110,9 +159,11 @@ export function requestOf(form: Form, about: About | null): OpenRequest {
       ...(wall && { wall }),
       ...(wall === "docker" && form.image.trim() && { image: form.image.trim() }),
       ...(wall === "docker" && { user: userOf(form, about) }),
-      ...(isApart && mounts.length > 0 && { mounts }),
-      ...(isApart && limits.length > 0 && { resources: Object.fromEntries(limits) }),
-      network: isApart ? { mode: networkOf(form, about) } : {},
+      ...(wall === "docker" && form.wire && { wire: form.wire }),
+      ...(wall === "remote" && { base_url: urlOf(form, about) }),
+      ...(ours && mounts.length > 0 && { mounts }),
+      ...(ours && limits.length > 0 && { resources: Object.fromEntries(limits) }),
+      network: ours ? { mode: network, ...(allow.length > 0 && { allow }) } : {},
     },
   };
 }
@@ -130,13 +181,14 @@ export function commandOf(r: OpenRequest, form: Pick<Form, "approvals">): string
   const add = (flag: string, value: string | undefined): void => {
     if (value) flags.push([`--${flag}`, value]);
   };
-  add("wall", r.spec.wall);
+  add("wall", r.spec.base_url || r.spec.wall);
   add("image", r.spec.image);
   add("workspace", r.workspace);
   add("model", r.model);
   add("agent", r.agent);
   add("approvals", form.approvals);
   add("network", r.spec.network.mode);
+  for (const entry of r.spec.network.allow ?? []) add("allow", entry);
   add("user", r.spec.user);
   for (const [name, value] of Object.entries(r.spec.resources ?? {})) add("limit", limitArg(name, value));
   for (const mount of r.spec.mounts ?? []) add("mount", JSON.stringify(mount));
@@ -148,16 +200,18 @@ export function commandOf(r: OpenRequest, form: Pick<Form, "approvals">): string
 /** changesOf names what is not as it usually is, of what is folded away. */
 export function changesOf(form: Form, about: About | null): string[] {
   const wall = wallOf(form, about);
-  const isApart = wall !== "local";
+  const ours = isOurs(wall);
   const usual = about?.agents?.[0]?.name ?? "";
   const rows = written(form.mounts).length;
   return [
     form.agent && form.agent !== usual ? `agent ${form.agent}` : "",
     form.approvals && form.approvals !== approvalsOf({ ...form, approvals: "" }, wall) ? `approvals ${form.approvals}` : "",
-    isApart && form.network && form.network !== networkOf({ ...form, network: "" }, about) ? `network ${form.network}` : "",
+    ours && networkOf(form, about) !== networkOf({ ...form, network: "" }, about) ? `network ${networkOf(form, about)}` : "",
+    ours && networkOf(form, about) === "proxy" && form.allow.trim() ? `${form.allow.split(/[\s,]+/).filter(Boolean).length} allowed besides` : "",
+    wall === "docker" && form.wire ? "wire aio" : "",
     wall === "docker" && form.user && form.user !== userOf({ ...form, user: "" }, about) ? `user ${form.user}` : "",
-    isApart && rows > 0 ? count(rows, "mount") : "",
-    ...(isApart ? (["memory", "cpus", "pids"] as const).map((name) => (form[name].trim() ? `${name} ${form[name].trim()}` : "")) : []),
+    ours && rows > 0 ? count(rows, "mount") : "",
+    ...(ours ? (["memory", "cpus", "pids"] as const).map((name) => (form[name].trim() ? `${name} ${form[name].trim()}` : "")) : []),
   ].filter((text) => text !== "");
 }
 
@@ -167,7 +221,7 @@ export interface Fault {
   message: string;
 }
 
-const FIELDS = ["goal", "title", "workspace", "wall", "image", "model", "agent", "approvals", "network", "user", "memory", "cpus", "pids"];
+const FIELDS = ["goal", "title", "workspace", "wall", "base_url", "image", "wire", "model", "agent", "approvals", "network", "user", "memory", "cpus", "pids"];
 
 /**
  * fieldOf returns the form's field for one that the server names: "spec.network.mode"
@@ -176,6 +230,7 @@ const FIELDS = ["goal", "title", "workspace", "wall", "image", "model", "agent",
  */
 export function fieldOf(name: string, rows: Row[]): string {
   const bare = name.replace(/^spec\./, "").replace(/^resources\./, "");
+  if (/^network\.allow/.test(bare)) return "allow";
   const mount = /^mounts\[(\d+)\](?:\.(\w+))?$/.exec(bare);
   if (mount) {
     const row = written(rows)[Number(mount[1])];
@@ -189,7 +244,7 @@ export function fieldOf(name: string, rows: Row[]): string {
 
 /** The fields that lie under the fold. */
 export function isFolded(field: string): boolean {
-  return /^(mounts\.|agent$|approvals$|network$|user$|memory$|cpus$|pids$)/.test(field);
+  return /^(mounts\.|agent$|approvals$|network$|allow$|wire$|user$|memory$|cpus$|pids$)/.test(field);
 }
 
 /** lacking returns what has to be there before the server is asked. */
@@ -197,6 +252,8 @@ export function lacking(form: Form, about: About | null, understood: boolean): F
   const wall = wallOf(form, about);
   if (form.goal.trim() === "") return { field: "goal", message: "Say what the agent should do." };
   if (wall === "") return { field: "wall", message: "Choose a wall." };
+  const wrong = wall === "remote" ? urlFault(urlOf(form, about)) : "";
+  if (wrong) return { field: "base_url", message: wrong };
   if (wall === "local" && !understood) return { field: "understood", message: "Tick this to go on without a wall, or choose one." };
   return null;
 }

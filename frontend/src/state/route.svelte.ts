@@ -1,5 +1,5 @@
 /** The panels of the dock, in the order of their tabs. */
-export const PANELS = ["container", "terminal", "files"] as const;
+export const PANELS = ["container", "terminal", "files", "network"] as const;
 export type Panel = (typeof PANELS)[number];
 
 /** Shown is a session with what is open beside its timeline. */
@@ -15,11 +15,15 @@ export interface Shown {
   call?: string;
 }
 
-/** The places that an address can name: the start, the new-session form over whatever is shown, the checks, a session, or one panel of it in a window of its own. */
+/**
+ * The places that an address can name: the start, the new-session form over whatever is shown, the checks, the
+ * engine's containers and the one of them that is unfolded, a session, or one panel of it in a window of its own.
+ */
 export type Route =
   | { at: "home" }
   | { at: "new" }
   | { at: "doctor" }
+  | { at: "containers"; name?: string }
   | ({ at: "session" } & Shown)
   | { at: "panel"; id: string; panel: Panel; path?: string };
 
@@ -27,6 +31,11 @@ export type Route =
 export function parseRoute(hash: string): Route {
   if (hash === "#/new") return { at: "new" };
   if (hash === "#/doctor") return { at: "doctor" };
+  const engine = /^#\/containers(?:\/([^/?]+))?\/?$/.exec(hash);
+  if (engine) {
+    const name = decoded(engine[1] ?? "");
+    return { at: "containers", ...(name && { name }) };
+  }
   const found = /^#\/([sp])\/([^/?]+)(?:\/([a-z]+)(?:\/([^?]*))?)?\/?(?:\?(.*))?$/.exec(hash);
   if (!found) return { at: "home" };
   const [, kind, rawID = "", rawPanel, rawPath, rawQuery] = found;
@@ -52,6 +61,7 @@ export function parseRoute(hash: string): Route {
 export function href(r: Route): string {
   if (r.at === "home") return "#/";
   if (r.at === "new" || r.at === "doctor") return `#/${r.at}`;
+  if (r.at === "containers") return r.name ? `#/containers/${encodeURIComponent(r.name)}` : "#/containers";
   const file = r.panel === "files" && r.path ? `/${r.path.split("/").map(encodeURIComponent).join("/")}` : "";
   const place = `${encodeURIComponent(r.id)}${r.panel ? `/${r.panel}${file}` : ""}`;
   if (r.at === "panel") return `#/p/${place}`;

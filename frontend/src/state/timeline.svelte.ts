@@ -13,6 +13,7 @@ import type {
   Usage,
 } from "../api/types.gen";
 import { count, dollars, span, tokens, took } from "../text/format";
+import { Egress } from "./egress.svelte";
 import { Call, type Item, type Note } from "./items.svelte";
 import { LiveText } from "./output.svelte";
 
@@ -36,6 +37,11 @@ export class Timeline {
   thinking = $state(false);
   readonly answer = new LiveText();
   readonly thought = new LiveText();
+  readonly egress = new Egress();
+  /** allow are the entries that the proxy lets through besides public addresses. */
+  allow = $state.raw<readonly string[]>([]);
+  /** since is when the sandbox came into the state that it was last told to be in. */
+  since = $state.raw<{ value: string; at: string }>({ value: "", at: "" });
   /** reading says that a person has opened the thought that comes. */
   reading = $state(false);
 
@@ -76,6 +82,11 @@ export class Timeline {
 
   private fold(e: Event, { kind, body }: Known): void {
     switch (kind) {
+      case "TaskCreated":
+        this.allow = body.spec?.network?.allow ?? [];
+        return;
+      case "EgressDecided":
+        return this.egress.apply(e.seq, e.at, body);
       case "TaskHostBound":
         return this.note(e, "link", "plain", boundText(body), body.workspace_dir);
       case "SandboxStateChanged":
@@ -226,6 +237,7 @@ export class Timeline {
   }
 
   private sandbox(e: Event, { condition, detail }: SandboxStateChanged): void {
+    if (this.since.value !== condition.value) this.since = { value: condition.value, at: e.at };
     const text = condition.cause ? `Sandbox ${condition.value}: ${condition.cause}` : `Sandbox ${condition.value}`;
     const tone = sandboxTone(condition.value);
     const last = this.list.at(-1);

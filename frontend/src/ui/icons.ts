@@ -58,6 +58,9 @@ export const paths = {
   up: "m4 10 4-4 4 4",
   log: "M3 3.5h10M3 6.5h7M3 9.5h10M3 12.5h5",
   speech: "M3 6v4h2.5L9 13V3L5.5 6ZM11 6a3 3 0 0 1 0 4M12.6 4.2a5.4 5.4 0 0 1 0 7.6",
+  camera: "M2 5h3l1-2h4l1 2h3v8H2zM8 11a2.3 2.3 0 1 0 0-4.6A2.3 2.3 0 0 0 8 11Z",
+  fork: "M5 5.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 0v5m6-5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 0C11 8.5 5 7.5 5 10.5m0 3a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Z",
+  engine: "M2 3h12v4H2zM2 9h12v4H2zM4.5 5h.01M4.5 11h.01M7 5h4M7 11h4",
   image: "M2.5 3h11v10h-11zM5.5 6.8a.8.8 0 1 0 0-1.6.8.8 0 0 0 0 1.6ZM3 12l3.5-3.5L9 11l2-2 2.5 2.5",
 } as const;
 export type IconName = keyof typeof paths;

@@ -1,7 +1,10 @@
-import type { Session } from "../api/types.gen";
+import type { EngineContainer, Session, State } from "../api/types.gen";
+import { actsOf } from "../panels/acts";
 import type { App } from "../state/app.svelte";
+import { offersOf, ownerOf, releaseText } from "../state/engine";
 import { KEYMAP, type KeyID } from "../state/keys.svelte";
 import { href, PANELS, type Panel } from "../state/route.svelte";
+import { terminalsOf } from "../state/terminals.svelte";
 import { count } from "../text/format";
 import { oneLine, titleOf } from "../text/visible";
 import type { IconName } from "../ui/icons";
@@ -21,38 +24,128 @@ export const panelLooks: Record<Panel, { label: string; icon: IconName }> = {
   container: { label: "Container", icon: "box" },
   terminal: { label: "Terminal", icon: "terminal" },
   files: { label: "Files", icon: "folder" },
+  network: { label: "Network", icon: "globe" },
 };
 
 export function isActive(s: Session): boolean {
   return s.status === "running" || s.status === "waiting";
 }
 
-/** verbs are the commands that a session's sandbox can take as it is. The first one is what it needs most. */
-export function verbs(app: App, s: Session): Action[] {
-  const value = s.sandbox?.value ?? "";
-  const isOver = s.status === "ended"; // what is left of its sandbox can only be let go
-  const list: Action[] = [];
-  const command = (verb: "attach" | "start" | "stop" | "restart" | "reprovision") => () => void app.command(s.id, verb);
-  if (!isOver) {
-    if (["lost", "released", "failed", "detached"].includes(value)) {
-      list.push({ id: "reprovision", icon: "refresh", label: "Re-provision", hint: "A new sandbox on the same workspace", run: command("reprovision") });
-    }
-    if (value === "stopped") list.push({ id: "start", icon: "play", label: "Start", hint: "With the files it had", run: command("start") });
-    if (["paused", "unreachable"].includes(value)) {
-      list.push({ id: "attach", icon: "plug", label: "Attach", hint: "Connects to the sandbox again", run: command("attach") });
-    }
-  }
+/** Act is an action of a sandbox or a container, and why it cannot be done now: "" when it can. */
+export interface Act extends Action {
+  why: string;
+}
+
+/** sandboxActs are all that can be done with a session's sandbox, in the state that is known of it. */
+export function sandboxActs(app: App, s: Session, state: State | undefined = s.sandbox?.value): Act[] {
+  const why = actsOf(s, state);
+  const command = (verb: "attach" | "stop" | "restart" | "reprovision") => () => void app.command(s.id, verb);
+  const list: Act[] = [
+    { id: "shell", icon: "terminal", label: "Open shell", key: "shell", why: why.shell, run: () => void openShell(app, s.id) },
+    { id: "attach", icon: "plug", label: "Attach", key: "attach", hint: "Connects to the sandbox again", why: why.attach, run: command("attach") },
+    state === "paused"
+      ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", hint: "Its processes go on where they were", why: why.unpause, run: () => void app.unpause(s) }
+      : { id: "start", icon: "play", label: "Start", key: "begin", hint: "With the files it had", why: why.start, run: () => void app.begin(s) },
+    { id: "stop-container", icon: "stop", label: "Stop container", key: "halt", hint: "Start brings it back with its files", why: why.stop, run: command("stop") },
+    { id: "restart", icon: "refresh", label: "Restart", key: "restart", hint: "The same container, with its files", why: why.restart, run: command("restart") },
+    { id: "reprovision", icon: "sparkle", label: "Re-provision", key: "renew", hint: "A new sandbox on the same workspace", why: why.reprovision, run: command("reprovision") },
+    { id: "snapshot", icon: "camera", label: "Snapshot…", key: "snapshot", hint: "Keeps its files as an image", why: why.snapshot, run: () => (app.sheet = { show: "snapshot", id: s.id }) },
+    { id: "fork", icon: "fork", label: "Fork…", key: "fork", hint: "A second session that goes on from here", why: why.fork, run: () => (app.sheet = { show: "fork", id: s.id }) },
+    { id: "logs", icon: "log", label: "Logs", key: "logs", hint: "What its own process wrote", why: why.logs, run: () => readLogs(app, s) },
+    { id: "release", icon: "eject", label: "Release", key: "release", hint: releaseHint(s), why: why.release, run: () => void app.release(s.id, "remove") },
+  ];
   return list;
+}
+
+/** What a sandbox needs most, by its state; the header shows it. */
+const NEEDED: Partial<Record<State, string>> = {
+  lost: "reprovision", released: "reprovision", failed: "reprovision", stopped: "start", paused: "unpause", unreachable: "attach", detached: "attach",
+};
+
+/** needed is the one action that brings a sandbox back, where it has to be. */
+export function needed(app: App, s: Session): Act | undefined {
+  const id = s.sandbox ? NEEDED[s.sandbox.value] : undefined;
+  return sandboxActs(app, s).find((a) => a.id === id && a.why === "");
+}
+
+/** openShell opens a terminal in a session's sandbox and shows it. */
+export async function openShell(app: App, id: string): Promise<void> {
+  await terminalsOf(app.client, id).open(80, 24);
+  if (app.router.id === id) app.router.show("terminal");
+  else app.router.go({ at: "session", id, panel: "terminal" });
+}
+
+function readLogs(app: App, s: Session): void {
+  app.sheet = { show: "logs", title: "What the sandbox's own process wrote", read: (tail) => app.client.logs(s.id, tail) };
+}
+
+function releaseHint(s: Session): string {
+  if (s.wall === "remote") return "We let go of it; the other side stays as it is";
+  if (s.adopted) return "We go; the container stays as it was found";
+  return "Removes the container; the workspace stays";
 }
 
 /** releases are the ways to let go of a sandbox. */
 export function releases(app: App, s: Session): Action[] {
-  if (!["ready", "stopped", "paused", "unreachable"].includes(s.sandbox?.value ?? "")) return [];
+  if (actsOf(s, s.sandbox?.value).release !== "") return [];
+  const first: Action = { id: "release", icon: "eject", label: "Release", key: "release", hint: releaseHint(s), run: () => void app.release(s.id, "remove") };
+  if (s.wall === "remote" || s.adopted) return [first];
   return [
-    { id: "release", icon: "eject", label: "Release", hint: "Removes the container; the workspace stays", run: () => void app.release(s.id, "remove") },
+    first,
     { id: "release-keep", icon: "link", label: "Release and keep", hint: "The container stays as it is; we let go of it", run: () => void app.release(s.id, "keep") },
     { id: "release-stop", icon: "pause", label: "Release and stop", hint: "The container stays, stopped", run: () => void app.release(s.id, "stop") },
   ];
+}
+
+/** containerActs are all that can be done with a container of the engine. */
+export function containerActs(app: App, c: EngineContainer): Act[] {
+  const why = offersOf(c);
+  const own = app.sessions?.find((s) => s.id === c.session_id);
+  const isOrphan = ownerOf(c) === "orphan";
+  const shell = async (): Promise<void> => {
+    const id = c.session_id || (c.sessions ?? [])[0] || (await app.attachTo(c));
+    if (!id) return;
+    app.router.go({ at: "session", id, panel: "terminal" });
+    if (await app.settled(id)) await openShell(app, id);
+  };
+  const attach = async (): Promise<void> => {
+    const id = await app.attachTo(c);
+    if (id) app.router.go(app.place(id));
+  };
+  return [
+    { id: "attach", icon: "plug", label: (c.sessions ?? []).length > 0 ? "Attach another session" : "Attach", key: "attach", hint: "Opens a session in it; a release leaves it as it was", why: why.attach, run: () => void attach() },
+    c.condition.value === "paused"
+      ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", why: why.unpause, run: () => void app.startContainer(c) }
+      : { id: "start", icon: "play", label: "Start", key: "begin", why: why.start, run: () => void app.startContainer(c) },
+    { id: "shell", icon: "terminal", label: "Open shell", key: "shell", hint: own || (c.sessions ?? []).length > 0 ? undefined : "Attaches a session first", why: why.shell, run: () => void shell() },
+    { id: "logs", icon: "log", label: "Logs", key: "logs", why: why.logs, run: () => (app.sheet = { show: "logs", title: `What ${oneLine(c.name)} wrote`, read: (tail) => app.client.containerLogs(c.id, tail) }) },
+    { id: "stop", icon: "stop", label: "Stop", key: "halt", hint: own ? "Its files are kept" : undefined, why: why.stop, run: () => void app.stopContainer(c) },
+    { id: "release", icon: "eject", label: isOrphan ? "Remove" : "Release", key: "release", hint: releaseText(c), why: why.release, run: () => void app.releaseContainer(c, "remove") },
+  ];
+}
+
+/** containerReleases are the ways to let go of a container besides the first one. */
+export function containerReleases(app: App, c: EngineContainer): Action[] {
+  if (offersOf(c).release !== "" || !c.session_id) return [];
+  return [
+    { id: "release-keep", icon: "link", label: "Release and keep", hint: "It stays as it is; we let go of it", run: () => void app.releaseContainer(c, "keep") },
+    { id: "release-stop", icon: "pause", label: "Release and stop", hint: "It stays, stopped", run: () => void app.releaseContainer(c, "stop") },
+  ];
+}
+
+/** onKeys gives the keys of the group "Container" their meaning; what cannot be done now says why. */
+export function onKeys(app: App, acts: () => Act[]): Partial<Record<KeyID, () => void>> {
+  const ids = (Object.keys(KEYMAP) as KeyID[]).filter((id) => KEYMAP[id].group === "Container");
+  return Object.fromEntries(
+    ids.map((id) => [
+      id,
+      () => {
+        const act = acts().find((a) => a.key === id);
+        if (act?.why === "") act.run();
+        else if (act) app.toasts.show(act.label, `${act.why}.`);
+      },
+    ]),
+  );
 }
 
 /** care is what can be done about the session itself, in its row and in its header. */
@@ -123,17 +216,19 @@ export function actions(app: App): Action[] {
     if (s.retry || s.suspended === "turn_failed") {
       list.push({ id: "retry", icon: "refresh", label: "Ask the model again now", run: () => void app.command(s.id, "retry") });
     }
-    list.push(...verbs(app, s));
-    if (s.sandbox?.value === "ready") {
-      list.push(
-        { id: "stop-container", icon: "stop", label: "Stop the container", hint: "Start brings it back with its files", run: () => void app.command(s.id, "stop") },
-        { id: "restart", icon: "refresh", label: "Restart the container", run: () => void app.command(s.id, "restart") },
-      );
-    }
-    list.push(...releases(app, s), ...care(app, s, "header"));
+    list.push(...sandboxActs(app, s).filter((a) => a.why === "" && a.id !== "release"), ...releases(app, s), ...care(app, s, "header"));
     if (s.short_id) list.push({ id: "copy-id", icon: "copy", label: "Copy the container's id", hint: s.short_id, run: () => void navigator.clipboard.writeText(s.short_id) });
   }
+  const hand = app.router.route.at === "containers" ? app.containers.hand : null;
+  if (hand) {
+    const name = oneLine(hand.name);
+    for (const a of [...containerActs(app, hand).filter((a) => a.why === ""), ...containerReleases(app, hand)]) {
+      list.push({ ...a, id: `container-${a.id}`, label: `${a.label}: ${name}` });
+    }
+    list.push({ id: "container-copy-id", icon: "copy", label: `Copy the id: ${name}`, hint: hand.short_id, run: () => void navigator.clipboard.writeText(hand.id) });
+  }
   list.push(
+    { id: "engine", icon: "engine", label: "Show the containers of the engine", hint: "Attach to any of them", key: "engine", run: () => app.router.go({ at: "containers" }) },
     { id: "create", icon: "plus", label: "New session", key: "create", run: () => app.router.create() },
     { id: "demo", icon: "sparkle", label: "Try the demo", run: () => void app.openDemo() },
     { id: "doctor", icon: "shield", label: "Show the checks of this machine", run: () => app.router.go({ at: "doctor" }) },

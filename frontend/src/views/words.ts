@@ -46,6 +46,41 @@ export function sandboxLook(s: Session): Look {
   return look;
 }
 
+/** placeLook is how a container of the engine looks: in the engine's words, where nothing says that it is a sandbox. */
+export function placeLook(c: Condition): Look {
+  const look = sandboxes[c.value] ?? { tone: "plain", icon: "box", text: c.value };
+  if (c.value === "ready") return { ...look, text: "running" };
+  return c.value === "stopped" ? { ...look, tone: "plain", text: c.cause && c.cause !== "exited" ? `stopped: ${c.cause}` : "stopped" } : look;
+}
+
+/** causeText says in a sentence why a sandbox is as it is; limit is its memory's. "" where the cause says nothing more. */
+export function causeText({ value, cause }: Pick<Condition, "value" | "cause">, limit = ""): string {
+  switch (cause) {
+    case "by hand":
+      return value === "stopped" ? "Somebody stopped it." : "";
+    case "killed":
+      return "Its first process was killed from outside.";
+    case "out of memory":
+      return `It took more memory than it may${limit ? `: its limit is ${limit}` : ""}. Start it again, or give the next one more.`;
+    case "idle":
+      return "Nobody used it for a while, so it was stopped to save this machine's memory.";
+    case "exited":
+      return "Its first process ended by itself.";
+    case "removed":
+      return "Somebody removed it.";
+    case "its place is another's":
+      return "What its address names now is something else.";
+    case "engine not answering":
+      return "The engine does not answer, so nobody can say how it is.";
+    case "the other side is not answering":
+      return "The other side does not answer.";
+    case "the key was refused":
+      return "The other side refused our key.";
+    default:
+      return "";
+  }
+}
+
 const calls: Record<CallState, Look> = {
   queued: { tone: "plain", icon: "circle", text: "queued" },
   waiting: { tone: "warn", icon: "hand", text: "waiting for you" },

@@ -32,6 +32,7 @@ var bodies = []any{
 	httpapi.Listing{}, httpapi.FileView{}, httpapi.TerminalSocket{}, httpapi.Logs{}, httpapi.Isolation{},
 	httpapi.FolderRequest{}, httpapi.FolderResponse{}, httpapi.LinkRequest{}, httpapi.NotifyRequest{},
 	execenv.TerminalRequest{}, httpapi.EgressRow{},
+	httpapi.SnapshotRequest{}, httpapi.Snapshot{}, httpapi.ForkRequest{}, httpapi.RemoveImageRequest{},
 }
 
 // displays are what the tools show of their results.
