@@ -50,7 +50,7 @@ var only = map[string]string{
 }
 
 // apart are suites and generators: they serve tests, and may import what they test.
-var apart = []string{"backend/execenv/envtest", "backend/execenv/aio/aiotest", "backend/sandbox/providertest", "backend/llm/llmtest", "backend/httpapi/internal", "build/lazylink"}
+var apart = []string{"backend/execenv/envtest", "backend/execenv/aio/aiotest", "backend/sandbox/providertest", "backend/sandbox/registrytest", "backend/llm/llmtest", "backend/httpapi/internal", "build/lazylink"}
 
 type listed struct {
 	ImportPath string

@@ -24,9 +24,9 @@ const logLines = 200
 
 var _ httpapi.Imager = (*images)(nil)
 
-// images lists the engine's images and builds those that Glovebox has a recipe
-// for, each once at a time, in the background: a build belongs to the server, not
-// to the window that asked for it.
+// images lists the engine's images, builds those that Glovebox has a recipe for,
+// and pulls others, each once at a time, in the background: a build belongs to the
+// server, not to the window that asked for it.
 type images struct {
 	docker   *docker.Provider
 	standard func(ctx context.Context) (string, error) // the default image
@@ -39,11 +39,14 @@ type images struct {
 
 	mu sync.Mutex
 
-	builds map[string]*build // the last one of each image
+	builds map[making]*build // the last one of each
 	closed bool
 }
 
-// build is one build. Its state is guarded by images.mu.
+// making is what there is one of at a time.
+type making struct{ kind, image string }
+
+// build is one build or pull. Its state is guarded by images.mu.
 type build struct {
 	httpapi.Build
 	cancel context.CancelFunc
@@ -51,7 +54,7 @@ type build struct {
 }
 
 func newImages(d *docker.Provider, standard func(ctx context.Context) (string, error), changed func(), log *slog.Logger) *images {
-	m := &images{docker: d, standard: standard, changed: changed, log: log.With("component", "images"), builds: map[string]*build{}}
+	m := &images{docker: d, standard: standard, changed: changed, log: log.With("component", "images"), builds: map[making]*build{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	return m
 }
@@ -92,7 +95,9 @@ func (m *images) Builds() []httpapi.Build {
 	for _, b := range m.builds {
 		all = append(all, b.snapshot())
 	}
-	slices.SortFunc(all, func(a, b httpapi.Build) int { return cmp.Compare(a.Image, b.Image) })
+	slices.SortFunc(all, func(a, b httpapi.Build) int {
+		return cmp.Or(cmp.Compare(a.Image, b.Image), cmp.Compare(a.Kind, b.Kind))
+	})
 	return all
 }
 
@@ -108,37 +113,70 @@ func (m *images) Build(image string) (httpapi.Build, error) {
 	if image != tinyRecipe {
 		return httpapi.Build{}, &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("there is no recipe for %q; choose %s", image, tinyRecipe)}
 	}
+	return m.begin(httpapi.Build{Kind: httpapi.KindBuild, Image: image, Ref: m.docker.TinyImage()}, func(ctx context.Context, b *build) error {
+		_, err := m.docker.ImportTiny(ctx, func(step string) { m.step(b, sandbox.Step{Name: step}) })
+		return err
+	})
+}
+
+// Pull implements httpapi.Imager.
+func (m *images) Pull(image string) (httpapi.Build, error) {
+	ref, err := docker.FullRef(image)
+	if err != nil {
+		return httpapi.Build{}, err
+	}
+	return m.begin(httpapi.Build{Kind: httpapi.KindPull, Image: image, Ref: ref}, func(ctx context.Context, b *build) error {
+		return m.docker.Pull(ctx, image, func(s sandbox.Step) { m.step(b, s) })
+	})
+}
+
+// begin makes what first says in the background, unless that is being made.
+func (m *images) begin(first httpapi.Build, work func(context.Context, *build) error) (httpapi.Build, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return httpapi.Build{}, fmt.Errorf("build %s: the server is ending: %w", image, context.Canceled)
+		return httpapi.Build{}, fmt.Errorf("%s %s: the server is ending: %w", first.Kind, first.Image, context.Canceled)
 	}
-	if b := m.builds[image]; b != nil && b.State == httpapi.BuildRunning {
+	key := making{first.Kind, first.Image}
+	if b := m.builds[key]; b != nil && b.State == httpapi.BuildRunning {
 		return b.snapshot(), nil
 	}
+	first.State, first.Step, first.Log, first.StartedAt = httpapi.BuildRunning, "ask the engine", []string{}, time.Now().UTC()
 	ctx, cancel := context.WithCancel(m.life)
-	b := &build{
-		Build: httpapi.Build{
-			Kind: httpapi.KindBuild, Image: image, Ref: m.docker.TinyImage(), State: httpapi.BuildRunning, Step: "ask the engine",
-			Log: []string{}, StartedAt: time.Now().UTC(),
-		},
-		cancel: cancel,
-		done:   make(chan struct{}),
-	}
-	m.builds[image] = b
-	m.work.Go(func() { m.run(ctx, b) })
+	b := &build{Build: first, cancel: cancel, done: make(chan struct{})}
+	m.builds[key] = b
+	m.forgetOld()
+	m.work.Go(func() { m.run(ctx, b, work) })
 	return b.snapshot(), nil
 }
 
+// forgetOld drops the oldest of too many builds that have ended: the names of
+// images to pull are anybody's. images.mu is held.
+func (m *images) forgetOld() {
+	const kept = 20
+	for len(m.builds) > kept {
+		var oldest making
+		for key, b := range m.builds {
+			if b.EndedAt != nil && (oldest == making{} || b.EndedAt.Before(*m.builds[oldest].EndedAt)) {
+				oldest = key
+			}
+		}
+		if (oldest == making{}) {
+			return
+		}
+		delete(m.builds, oldest)
+	}
+}
+
 // run is one build from its start to its end.
-func (m *images) run(ctx context.Context, b *build) {
+func (m *images) run(ctx context.Context, b *build, work func(context.Context, *build) error) {
 	defer close(b.done)
 	defer b.cancel()
 	m.changed()
-	_, err := m.docker.ImportTiny(ctx, func(step string) { m.step(b, step) })
+	err := work(ctx, b)
 	m.mu.Lock()
 	ended := time.Now().UTC()
-	b.EndedAt, b.Step = &ended, ""
+	b.EndedAt, b.Step, b.BytesPerSecond = &ended, "", 0
 	switch {
 	case err == nil:
 		b.State = httpapi.BuildDone
@@ -152,14 +190,20 @@ func (m *images) run(ctx context.Context, b *build) {
 	}
 	state := b.State
 	m.mu.Unlock()
-	m.log.Info("image build", "image", b.Image, "state", state, "took", ended.Sub(b.StartedAt), "err", err)
+	m.log.Info("image made", "kind", b.Kind, "image", b.Image, "state", state, "took", ended.Sub(b.StartedAt), "err", err)
 	m.changed()
 }
 
-func (m *images) step(b *build, step string) {
+// step shows how far a build is. Its log has each step and each thing said of one.
+func (m *images) step(b *build, s sandbox.Step) {
 	m.mu.Lock()
-	b.Step = step
-	b.note(step)
+	if b.Step != s.Name {
+		b.note(s.Name)
+	}
+	if b.Detail != s.Detail && s.Detail != "" {
+		b.note(s.Detail)
+	}
+	b.Step, b.Detail, b.Bytes, b.Total, b.BytesPerSecond = s.Name, s.Detail, s.Bytes, s.Total, s.BytesPerSecond
 	m.mu.Unlock()
 	m.changed()
 }
@@ -178,12 +222,12 @@ func (m *images) Remove(ctx context.Context, image string) error {
 }
 
 // Cancel implements httpapi.Imager.
-func (m *images) Cancel(ctx context.Context, image string) (httpapi.Build, error) {
+func (m *images) Cancel(ctx context.Context, kind, image string) (httpapi.Build, error) {
 	m.mu.Lock()
-	b := m.builds[image]
+	b := m.builds[making{kind, image}]
 	if b == nil || b.State != httpapi.BuildRunning {
 		m.mu.Unlock()
-		return httpapi.Build{}, fmt.Errorf("cancel %q: %w", image, httpapi.ErrNoBuild)
+		return httpapi.Build{}, fmt.Errorf("cancel the %s of %q: %w", kind, image, httpapi.ErrNoBuild)
 	}
 	m.mu.Unlock()
 	b.cancel()

@@ -46,10 +46,12 @@ func serve(t *testing.T, asked *int) string {
 // asking is an Imager that counts the commands that reach it.
 type asking struct{ asked *int }
 
-func (a *asking) Images(context.Context) Images { return Images{} }
-func (a *asking) Builds() []Build               { return nil }
-func (a *asking) Build(string) (Build, error)   { *a.asked++; return Build{}, nil }
-func (a *asking) Cancel(context.Context, string) (Build, error) {
+func (a *asking) Images(context.Context) Images        { return Images{} }
+func (a *asking) Builds() []Build                      { return nil }
+func (a *asking) Build(string) (Build, error)          { *a.asked++; return Build{}, nil }
+func (a *asking) Pull(string) (Build, error)           { *a.asked++; return Build{}, nil }
+func (a *asking) Remove(context.Context, string) error { *a.asked++; return nil }
+func (a *asking) Cancel(context.Context, string, string) (Build, error) {
 	*a.asked++
 	return Build{}, nil
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// ErrNoBuild says that no build of an image runs that could be cancelled.
-var ErrNoBuild = errors.New("no build of this image is running")
+// ErrNoBuild says that no build or pull of an image runs that could be cancelled.
+var ErrNoBuild = errors.New("nothing is being made of this image")
 
 // Imager lists and makes the images of the docker wall. Its methods may be called
 // from several goroutines at once.
@@ -26,9 +26,15 @@ type Imager interface {
 	// Remove removes an image that Glovebox has made and that nothing uses.
 	Remove(ctx context.Context, image string) error
 
-	// Cancel ends a running build and returns when nothing of it is left. The
+	// Pull begins to get an image from its registry, or joins the pull that
+	// runs, and does not wait for it. A name that no registry can have is a
+	// *sandbox.FieldError.
+	Pull(image string) (Build, error)
+
+	// Cancel ends a running build or pull, by its kind, and returns when nothing
+	// of it is left. A sandbox that waits for the same pull goes on with it. The
 	// error wraps ErrNoBuild when none runs.
-	Cancel(ctx context.Context, image string) (Build, error)
+	Cancel(ctx context.Context, kind, image string) (Build, error)
 }
 
 // The kinds of a Build.
@@ -50,20 +56,21 @@ func (s *Server) listImages(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) buildImage(w http.ResponseWriter, r *http.Request) {
-	req, err := decode[BuildRequest](r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	build, err := s.o.Images.Build(req.Image)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	reply(w, http.StatusAccepted, build)
+	s.onImage(w, r, func(_ context.Context, image string) (Build, error) { return s.o.Images.Build(image) })
 }
 
-func (s *Server) cancelBuild(w http.ResponseWriter, r *http.Request) {
+func (s *Server) pullImage(w http.ResponseWriter, r *http.Request) {
+	s.onImage(w, r, func(_ context.Context, image string) (Build, error) { return s.o.Images.Pull(image) })
+}
+
+// cancelImage cancels what is made of an image in one way.
+func (s *Server) cancelImage(kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.onImage(w, r, func(ctx context.Context, image string) (Build, error) { return s.o.Images.Cancel(ctx, kind, image) })
+	}
+}
+
+func (s *Server) onImage(w http.ResponseWriter, r *http.Request, verb func(ctx context.Context, image string) (Build, error)) {
 	req, err := decode[BuildRequest](r)
 	if err != nil {
 		s.fail(w, r, err)
@@ -71,7 +78,7 @@ func (s *Server) cancelBuild(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), commandTime)
 	defer cancel()
-	build, err := s.o.Images.Cancel(ctx, req.Image)
+	build, err := verb(ctx, req.Image)
 	if err != nil {
 		s.fail(w, r, err)
 		return

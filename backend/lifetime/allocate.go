@@ -103,10 +103,18 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 	if err != nil {
 		return Binding{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
-	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	late := time.AfterFunc(allocateTimeout, func() { end(errSlow) })
+	defer late.Stop()
+	steps := func(s sandbox.Step) {
+		late.Reset(allocateTimeout)
+		if report != nil {
+			report(s)
+		}
+	}
 	m.mu.Lock()
-	r.cancelAllocate = cancel // a release does not wait for a pull to end
+	r.cancelAllocate = func() { end(nil) } // a release does not wait for a pull to end
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
@@ -125,7 +133,7 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 	m.dropChannel(r)
 	m.set(r, rec, sandbox.Condition{Value: sandbox.StateAllocating, Source: "ledger"}, "")
 
-	h, err := allocate(ctx, p, r.id, spec, report)
+	h, err := allocate(ctx, p, r.id, spec, steps)
 	if err != nil {
 		return Binding{}, m.fail(ctx, r, rec, fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err))
 	}
@@ -151,7 +159,7 @@ func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec s
 		}
 		return a.Adopt(ctx, rootTaskID, spec, report)
 	}
-	if pp, ok := p.(sandbox.Progress); ok && report != nil {
+	if pp, ok := p.(sandbox.Progress); ok {
 		return pp.AllocateWithProgress(ctx, rootTaskID, spec, report)
 	}
 	return p.Allocate(ctx, rootTaskID, spec)
@@ -160,11 +168,17 @@ func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec s
 // causeStopped explains a sandbox whose allocation was called off.
 const causeStopped = "stopped before it was ready"
 
+// errSlow ends an allocation that does not get on.
+var errSlow = fmt.Errorf("no step of it was done for %v", allocateTimeout)
+
 // fail writes that an allocation failed, and returns why. What went wrong only
 // because ctx was cancelled is no cause.
 func (m *Manager) fail(ctx context.Context, r *root, rec sandbox.Record, why error) error {
 	cond := sandbox.Condition{Value: sandbox.StateFailed, Cause: why.Error(), Source: "ledger"}
-	if errors.Is(ctx.Err(), context.Canceled) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errSlow):
+		cond.Cause = errSlow.Error()
+	case errors.Is(ctx.Err(), context.Canceled):
 		cond.Cause = causeStopped
 	}
 	if err := m.write(ctx, r, &rec, cond, why.Error()); err != nil {

@@ -22,7 +22,7 @@ const (
 	helloTimeout    = 5 * time.Second
 	stopTimeout     = 30 * time.Second
 	releaseTimeout  = 60 * time.Second
-	allocateTimeout = 5 * time.Minute
+	allocateTimeout = 5 * time.Minute // between two steps: a pull takes as long as it goes on
 )
 
 // ErrClosed is what a closed Manager answers.

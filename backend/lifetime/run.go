@@ -40,6 +40,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err
 	}
+	begun := time.Now()
 	var first sync.WaitGroup
 	walls := make(map[sandbox.Wall]bool)
 	for w := range m.providers {
@@ -50,6 +51,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.unanswered(r, 0, fmt.Errorf("its wall is not available here: %w", sandbox.ErrNoWall))
 	}
 	first.Wait()
+	m.log.InfoContext(ctx, "sandboxes reconciled", "took", time.Since(begun))
 	close(m.ready)
 
 	var loops sync.WaitGroup
@@ -307,7 +309,10 @@ func (m *Manager) operate(ctx context.Context, rootTaskID string, do func(contex
 	}
 }
 
-// reapOne removes a sandbox that was found, unless a row holds it.
+// reapOne removes a sandbox that was found, when the ledger knows its root task
+// and no row holds it. A row is written before anything is made, so a root task
+// without one is of another ledger: one that was lost, or is newer than a backup
+// that was put in its place. Its sandbox is the user's to judge.
 func (m *Manager) reapOne(ctx context.Context, r *root, p sandbox.Provider, f sandbox.Found) error {
 	remover, ok := p.(sandbox.Remover)
 	if !ok {
@@ -316,6 +321,10 @@ func (m *Manager) reapOne(ctx context.Context, r *root, p sandbox.Provider, f sa
 	rows, err := m.rows(ctx, r.id)
 	if err != nil {
 		return err
+	}
+	if len(rows) == 0 {
+		m.log.DebugContext(ctx, "sandbox of an unknown task left alone", "task", r.id, "ref", f.Ref)
+		return nil
 	}
 	for _, rec := range rows {
 		switch rec.State {

@@ -148,7 +148,7 @@ type Checker interface {
 type Found struct {
 	Ref        Ref
 	ShortID    string
-	RootTaskID string // "" when its labels name none
+	RootTaskID string // "" when nobody can say for sure
 	Instance   string // the instance that made it
 	Condition  Condition
 	Image      string

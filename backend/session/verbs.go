@@ -87,7 +87,8 @@ func (s *Service) Retry(ctx context.Context, id string) error {
 }
 
 // Interrupt stops a session's turn: its processes are killed and that is
-// proven by a TurnInterrupted in the log. It returns before that.
+// proven by a TurnInterrupted in the log. It returns before that. A sandbox that
+// is being made is called off too, and nothing is left of it.
 func (s *Service) Interrupt(ctx context.Context, id string) error {
 	v, err := s.View(ctx, id)
 	if err != nil {
@@ -122,6 +123,11 @@ func (s *Service) InterruptAll(ctx context.Context) (int, error) {
 func (s *Service) interrupt(ctx context.Context, v View) error {
 	s.mu.Lock()
 	d := s.driverOf(v.ID)
+	if d.uproot != nil {
+		d.uproot(agent.ErrStop)
+		s.mu.Unlock()
+		return nil
+	}
 	if d.cancel != nil {
 		d.cancel(agent.ErrStop)
 		s.mu.Unlock()
@@ -247,53 +253,6 @@ func (s *Service) Close(ctx context.Context, id string) error {
 		}
 	}
 	return s.release(ctx, v.ID, lifetimeRemove)
-}
-
-// Reprovision gives a session whose sandbox is lost, released or failed a new
-// one on the same workspace, and tells the model what that means.
-func (s *Service) Reprovision(ctx context.Context, id string) error {
-	v, err := s.View(ctx, id)
-	if err != nil {
-		return err
-	}
-	if v.Status == task.StatusEnded {
-		return ErrEnded
-	}
-	if v.Bound == nil { // it never had one: its worker allocates
-		if v.Suspended == task.TurnFailed && v.Created.Goal != "" {
-			// The goal is still waiting for its sandbox.
-			if err := s.append(ctx, v.ID, 0, &task.TaskWoken{Cause: "reprovision"}); err != nil {
-				return err
-			}
-		}
-		s.wake(v.ID)
-		return nil
-	}
-	if v.Bound.Wall == sandbox.WallLocal {
-		return fmt.Errorf("the local wall has no sandbox: %w", sandbox.ErrUnsupported)
-	}
-	if err := s.quiet(ctx, v); err != nil {
-		return err
-	}
-	st, err := s.o.Store.State(ctx, v.ID)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	d := s.driverOf(v.ID)
-	s.mu.Unlock()
-	defer s.setStep(d, nil)
-	b, err := s.o.Lifetime.Reprovision(ctx, v.ID, s.stepReporter(d))
-	if err != nil {
-		return err
-	}
-	if b.Record.Spec.Adopt != "" {
-		return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
-			"You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."))
-	}
-	return s.append(context.WithoutCancel(ctx), v.ID, 0, s.bound(st, b, true), notice(
-		"Your sandbox was lost and has been replaced by a new one. The workspace is the same; "+
-			"running processes, installed packages and files outside the workspace are gone."))
 }
 
 // walled returns a session that has a sandbox.

@@ -22,6 +22,7 @@ type driver struct {
 	again      bool                    // woken while running
 	nudge      chan struct{}           // the same, for a turn that waits to ask its model again; of capacity one: a nudge that is on its way covers the next
 	cancel     context.CancelCauseFunc // of the step under way
+	uproot     context.CancelCauseFunc // of the re-provision under way
 	stop       error                   // asked for between two steps
 	step       *sandbox.Step           // of an allocation under way, else nil; never written to
 }

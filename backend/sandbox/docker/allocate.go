@@ -28,19 +28,20 @@ func (p *Provider) Allocate(ctx context.Context, rootTaskID string, spec sandbox
 }
 
 // AllocateWithProgress is Allocate that tells its steps: "create", "start" and
-// "guest ready", each when it is done. Before them come those of the tiny image,
-// each when it begins, where that is asked for and has to be made.
+// "guest ready", each when it is done. Where the engine does not have the image,
+// those of the tiny image's making or of a pull come before them.
 func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (h sandbox.Handle, err error) {
 	begun := time.Now()
 	done := func(name string) { report(sandbox.Step{Name: name, At: time.Now()}) }
-	if err := p.check(spec); err != nil { // before anything is made
-		return h, err
-	}
-	if err := p.ensureTiny(ctx, spec, done); err != nil {
-		return h, err
-	}
-	pl, err := p.plan(ctx, rootTaskID, spec)
+	pl, err := p.outline(ctx, rootTaskID, spec)
 	if err != nil {
+		return h, err
+	}
+	img, err := p.image(ctx, pl.image, report)
+	if err != nil {
+		return h, err
+	}
+	if pl, err = p.on(ctx, pl, img); err != nil {
 		return h, err
 	}
 	guest, _, err := embedded.Install(p.guests(), pl.arch)

@@ -24,8 +24,9 @@ func (p *Provider) Probe(ctx context.Context) error {
 }
 
 // Check finds the faults of a spec as Allocate does, and makes nothing: the
-// name of an image's user, which only a container can tell, is left to Allocate.
-// The tiny image need not be there, where it can be made.
+// name of an image's user, which only a container can tell, is left to Allocate,
+// and so is what a registry says of an image that the engine does not have. The
+// tiny image need not be there, where it can be made.
 func (p *Provider) Check(ctx context.Context, spec sandbox.Spec) error {
 	if err := p.Probe(ctx); err != nil {
 		return err
@@ -37,14 +38,14 @@ func (p *Provider) Check(ctx context.Context, spec sandbox.Spec) error {
 	if spec.User == "image" {
 		spec.User = "host"
 	}
-	if missing, err := p.tinyMissing(ctx, spec); err != nil {
+	pl, err := p.outline(ctx, "check", spec)
+	if err != nil {
 		return err
-	} else if missing {
-		if _, err := staticBusybox(); err != nil {
-			return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("%s cannot be made: %v", p.TinyImage(), err)}
-		}
-		return p.check(spec)
 	}
-	_, err := p.plan(ctx, "check", spec)
+	img, there, err := p.checkImage(ctx, pl.image)
+	if err != nil || !there {
+		return err
+	}
+	_, err = p.on(ctx, pl, img)
 	return err
 }

@@ -149,7 +149,7 @@ func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Foun
 	f := sandbox.Found{
 		Ref:        ref,
 		ShortID:    s.ID[:12],
-		RootTaskID: s.Labels[labelSession],
+		RootTaskID: p.claimed(s.Labels),
 		Instance:   s.Labels[labelInstance],
 		Image:      s.Image,
 		CreatedAt:  time.Unix(s.Created, 0),
@@ -160,4 +160,20 @@ func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Foun
 	}
 	f.Condition, err = p.observe(ctx, spot{id: s.ID})
 	return f, err
+}
+
+// claimed returns the session that a container was made for, where this data
+// directory says the same as the labels. A directory that was copied or brought
+// back from a backup has the instance of another one, which may be alive: what
+// that has made since is nobody's to judge here.
+func (p *Provider) claimed(labels map[string]string) string {
+	b, err := p.box(labels[labelSandbox])
+	if err != nil {
+		return ""
+	}
+	note, ok := b.read()
+	if !ok || note.Session != labels[labelSession] {
+		return ""
+	}
+	return note.Session
 }

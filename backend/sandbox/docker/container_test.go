@@ -197,7 +197,6 @@ func TestAllocate_refusesImages(t *testing.T) {
 	p := ownProvider(t)
 	for _, test := range []struct{ image, want string }{
 		{"glovebox/never-built:1", "glovebox image build"},
-		{"example.invalid/none:1", "docker pull example.invalid/none:1"},
 		{"Not A Name", "Not A Name"},
 	} {
 		_, err := p.Allocate(t.Context(), "root", sandbox.Spec{Workspace: t.TempDir(), Image: test.image})

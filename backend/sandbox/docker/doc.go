@@ -13,7 +13,8 @@
 // [Provider.Watch], [Provider.Describe]). Every call to the engine has a
 // deadline: a hanging engine is [sandbox.ErrUnreachable], never a hang.
 //
-// [Provider.ImportTiny] makes a small image without a registry. The package
-// does not pull or build other images, and is the only one that imports the
-// Docker client.
+// An image that the engine does not have is pulled ([Provider.Pull]), once for all
+// who wait for it; [Provider.ImportTiny] makes a small one without a registry. The
+// package builds no other images, and is the only one that imports the Docker
+// client.
 package docker

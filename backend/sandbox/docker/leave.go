@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,14 +96,18 @@ func (p *Provider) wipe(ctx context.Context, id string, a *adopted) error {
 	return p.leave(ctx, id, program{user: user, argv: []string{a.guest(), "leave", "--dir", a.Dir}})
 }
 
+// leave runs the guest's program for its last work. One that is not there has done
+// that before, and only the word of it was lost; or it was in a tmpfs that is a new
+// one since.
 func (p *Provider) leave(ctx context.Context, id string, prog program) error {
-	_, said, code, err := p.runExec(ctx, id, prog, nil, leaveTimeout)
-	const notThere = 127
-	if code == notThere || err != nil && strings.Contains(err.Error(), "no such file or directory") {
-		return nil // such as in a tmpfs that is a new one since
-	}
-	if err == nil && code != 0 {
-		err = fmt.Errorf("code %d: %s", code, said)
+	out, said, code, err := p.runExec(ctx, id, prog, nil, leaveTimeout)
+	missing := func(text string) bool { return strings.Contains(text, "no such file or directory") }
+	const notExecuted, notThere = 126, 127
+	switch {
+	case err != nil && missing(err.Error()), code == notThere, code == notExecuted && missing(string(out)):
+		return nil
+	case err == nil && code != 0: // what the engine itself has to say is in the output
+		err = fmt.Errorf("code %d: %s", code, cmp.Or(said, strings.TrimSpace(string(out))))
 	}
 	if err != nil {
 		return fmt.Errorf("take the guest out of the container %s: %w", id[:12], err)

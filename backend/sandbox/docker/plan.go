@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -65,8 +66,8 @@ const (
 	homeMounted             // one of the Spec's own mounts
 )
 
-// plan checks all of a Spec and makes nothing.
-func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (plan, error) {
+// outline checks all of a Spec but what its image says, and makes nothing.
+func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) (plan, error) {
 	if root == "" {
 		return plan{}, errors.New("allocate: the root task has no id")
 	}
@@ -117,10 +118,11 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	if pl.limits, err = limits(spec.Resources, f.NCPU); err != nil {
 		return plan{}, err
 	}
-	img, err := p.findImage(ctx, pl.image)
-	if err != nil {
-		return plan{}, err
-	}
+	return pl, nil
+}
+
+// on completes an outline with the image that the engine has.
+func (p *Provider) on(ctx context.Context, pl plan, img image.InspectResponse) (_ plan, err error) {
 	pl.imageID, pl.arch = img.ID, img.Architecture
 	if pl.uid, pl.gid, err = workspaceOwner(pl); err != nil {
 		return plan{}, err
@@ -129,7 +131,7 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 	case "root":
 		pl.uid, pl.gid = 0, 0
 	case "image":
-		user, err := p.imageUser(ctx, root, img)
+		user, err := p.imageUser(ctx, pl.root, img)
 		if err != nil {
 			return plan{}, err
 		}
@@ -137,7 +139,7 @@ func (p *Provider) plan(ctx context.Context, root string, spec sandbox.Spec) (pl
 		pl.user = fmt.Sprintf("%d:%d", user.uid, user.gid)
 	}
 	switch us := os.Getuid(); {
-	case slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
+	case slices.ContainsFunc(pl.mounts, func(m sandbox.Mount) bool { return m.Target == insideHome }):
 		pl.home = homeMounted
 	case pl.byExec, us != 0 && us != pl.uid:
 		pl.home = homeInside // what another user leaves in the box, we could not remove
@@ -211,7 +213,57 @@ func isVolumeName(s string) bool {
 	return len(s) >= 2
 }
 
-// findImage inspects an image that the engine has. It pulls nothing.
+// ownImages is how the names of images begin that Glovebox makes. No registry has
+// them.
+const ownImages = "glovebox/"
+
+// errNoImage is an image that the engine does not have.
+var errNoImage = errors.New("the engine does not have the image")
+
+// image inspects an image, after it was made or pulled where the engine does not
+// have it. One that it has makes no contact with a registry.
+func (p *Provider) image(ctx context.Context, ref string, report func(sandbox.Step)) (image.InspectResponse, error) {
+	img, err := p.findImage(ctx, ref)
+	if !errors.Is(err, errNoImage) {
+		return img, err
+	}
+	if ref == p.TinyImage() {
+		_, err = p.ImportTiny(ctx, func(step string) { report(sandbox.Step{Name: step, At: time.Now()}) })
+	} else {
+		err = p.Pull(ctx, ref, report)
+	}
+	if err != nil {
+		return img, err
+	}
+	return p.findImage(ctx, ref)
+}
+
+// checkImage finds the faults of an image's name and of the image, if the engine
+// has it: it is not known yet what a registry would say.
+func (p *Provider) checkImage(ctx context.Context, ref string) (img image.InspectResponse, there bool, err error) {
+	img, err = p.findImage(ctx, ref)
+	switch {
+	case !errors.Is(err, errNoImage):
+		return img, err == nil, err
+	case ref == p.TinyImage():
+		if _, err := staticBusybox(); err != nil {
+			return img, false, &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("%s cannot be made: %v", ref, err)}
+		}
+		return img, false, nil
+	case strings.HasPrefix(ref, ownImages):
+		return img, false, notBuilt(ref)
+	}
+	_, err = FullRef(ref)
+	return img, false, err
+}
+
+// notBuilt refuses an image that Glovebox makes and has not made.
+func notBuilt(ref string) error {
+	return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("%s is not on this engine; make it with glovebox image build", ref)}
+}
+
+// findImage inspects an image that the engine has. It pulls nothing: the error
+// wraps errNoImage where there is none.
 func (p *Provider) findImage(ctx context.Context, ref string) (image.InspectResponse, error) {
 	fault := func(format string, args ...any) error {
 		return &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf(format, args...)}
@@ -220,10 +272,8 @@ func (p *Provider) findImage(ctx context.Context, ref string) (image.InspectResp
 		return p.engine.ImageInspect(ctx, ref)
 	})
 	switch {
-	case cerrdefs.IsNotFound(err) && strings.HasPrefix(ref, "glovebox/"):
-		return img, fault("%s is not on this engine; make it with glovebox image build", ref)
 	case cerrdefs.IsNotFound(err):
-		return img, fault("%s is not on this engine; get it with docker pull %s", ref, ref)
+		return img, fmt.Errorf("%s: %w", ref, errNoImage)
 	case cerrdefs.IsInvalidArgument(err):
 		return img, fault("%q is not the name of an image", ref)
 	case err != nil:

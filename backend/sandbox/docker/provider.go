@@ -77,6 +77,8 @@ type Provider struct {
 
 	snapshots snapshots
 
+	pulls pulls
+
 	facts  atomic.Pointer[facts] // nil until the engine has answered, and after it fell silent
 	probed atomic.Bool           // the engine has mounted a file of this machine
 	unseen atomic.Bool           // the engine sees other files than this program

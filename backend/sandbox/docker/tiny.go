@@ -3,7 +3,6 @@ package docker
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"debug/elf"
 	"encoding/json"
@@ -19,8 +18,6 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
-
-	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // tinyRepository is the name of the image that ImportTiny makes.
@@ -117,24 +114,6 @@ func (b *brokenOff) Read(buf []byte) (int, error) {
 		return 0, err
 	}
 	return b.Reader.Read(buf)
-}
-
-// ensureTiny makes the tiny image when a spec asks for it and it is not there.
-func (p *Provider) ensureTiny(ctx context.Context, spec sandbox.Spec, progress func(step string)) error {
-	missing, err := p.tinyMissing(ctx, spec)
-	if err != nil || !missing {
-		return err
-	}
-	_, err = p.ImportTiny(ctx, progress)
-	return err
-}
-
-func (p *Provider) tinyMissing(ctx context.Context, spec sandbox.Spec) (bool, error) {
-	if cmp.Or(spec.Image, p.opts.DefaultImage) != p.TinyImage() {
-		return false, nil
-	}
-	there, err := p.ImageExists(ctx, p.TinyImage())
-	return !there, err
 }
 
 // importResult reads the engine's stream to its end: a fault comes inside a
