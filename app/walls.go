@@ -163,7 +163,7 @@ func (a *App) defaultImage(ctx context.Context) (string, error) {
 	if err := a.docker.Probe(ctx); err != nil {
 		return "", err
 	}
-	standard := "glovebox/sandbox:" + Version
+	standard := a.docker.StandardImage()
 	if ok, err := a.docker.ImageExists(ctx, standard); err != nil || ok {
 		return standard, err
 	}

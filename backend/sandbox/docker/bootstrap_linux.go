@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // bootstrapTime is how long mmdebstrap has to clean up after itself.
@@ -24,7 +26,7 @@ var debianSources = []string{
 }
 
 // bootstrapDebian makes the root tree of the standard image with mmdebstrap.
-func bootstrapDebian(ctx context.Context, progress func(step string)) (io.ReadCloser, error) {
+func bootstrapDebian(ctx context.Context, report func(sandbox.Step)) (io.ReadCloser, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
 		return nil, errors.New("mmdebstrap is not on this machine; install the package mmdebstrap, or let the engine reach a registry")
@@ -45,7 +47,7 @@ func bootstrapDebian(ctx context.Context, progress func(step string)) (io.ReadCl
 	args = append(args, `--customize-hook=rm -f "$1"/etc/resolv.conf "$1"/etc/hostname; mkdir -p "$1"/workspace`)
 	args = append(append(args, debian, "-"), debianSources...)
 
-	lines := &packageLines{tell: progress}
+	lines := &packageLines{name: "making a Debian of packages", report: report}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8")
 	cmd.Stderr = lines

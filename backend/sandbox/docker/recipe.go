@@ -3,15 +3,15 @@ package docker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // imageLabels are on every image that Glovebox makes. They are none of those that
@@ -33,49 +33,44 @@ func (p *Provider) labelled(title string) (lines []string) {
 }
 
 const (
-	registrySilence = 30 * time.Second // a registry that says nothing for so long is not there
-	makeTime        = time.Hour        // for all of a recipe, on a slow line
-	commitTime      = 10 * time.Minute // to write an image of a gigabyte
+	makeTime   = time.Hour        // for all of a recipe, on a slow line
+	commitTime = 10 * time.Minute // to write an image of a gigabyte
 )
 
 // recipe is how an image is made that no registry has.
 type recipe struct {
 	name   string // for the label
 	ref    string // what is made
-	base   string // what it is made on, where a registry answers
+	base   string // what it is made on, where a registry answers; without an entry point
 	script string // run in the base by its sh, as root and with a network
 
 	// bootstrap makes the whole root tree on this machine, where no registry
 	// answers. Its reader fails where the tree is not complete.
-	bootstrap func(ctx context.Context, progress func(step string)) (io.ReadCloser, error)
+	bootstrap func(ctx context.Context, report func(sandbox.Step)) (io.ReadCloser, error)
 
 	env     []string
 	command []string
 	workdir string
 }
 
-// make makes an image that is not there yet. progress is told each step, and now
-// and then how far one has come. On an error, and when ctx ends first, nothing
-// is left of it.
-func (p *Provider) make(ctx context.Context, r recipe, progress func(step string)) error {
+// makeImage makes an image that is not there yet. report is told each step, and how
+// far one has come. On an error, and when ctx ends first, nothing is left of it.
+func (p *Provider) makeImage(ctx context.Context, r recipe, report func(sandbox.Step)) error {
 	limited, cancel := context.WithTimeoutCause(ctx, makeTime, fmt.Errorf("it took more than %v", makeTime))
 	defer cancel()
-	pulled, err := p.ensureBase(limited, r.base, progress)
+	pulled, err := p.ensureBase(limited, r.base, report)
 	if pulled {
 		// The name alone where the new image has its layers.
-		defer p.detached(ctx, func(ctx context.Context) error {
-			_, err := p.engine.ImageRemove(ctx, r.base, image.RemoveOptions{PruneChildren: true})
-			return err
-		})
+		defer p.detached(ctx, func(ctx context.Context) error { return p.removeImage(ctx, r.base) })
 	}
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("make %s: %w", r.ref, ctx.Err())
 	case err != nil:
-		progress(fmt.Sprintf("no registry has %s for us (%v); make it of packages", r.base, err))
-		err = p.makeFromPackages(limited, r, progress)
+		report(sandbox.Step{Name: "making it of packages", Detail: err.Error()})
+		err = p.makeFromPackages(limited, r, report)
 	default:
-		err = p.makeOnBase(limited, r, progress)
+		err = p.makeOnBase(limited, r, report)
 	}
 	if err != nil {
 		if ctx.Err() == nil && limited.Err() != nil {
@@ -86,96 +81,36 @@ func (p *Provider) make(ctx context.Context, r recipe, progress func(step string
 	return nil
 }
 
-// ensureBase gets an image from a registry, if it is not there.
-func (p *Provider) ensureBase(ctx context.Context, ref string, progress func(step string)) (pulled bool, err error) {
+// ensureBase gets an image from its registry, if it is not there.
+func (p *Provider) ensureBase(ctx context.Context, ref string, report func(sandbox.Step)) (pulled bool, err error) {
 	there, err := p.ImageExists(ctx, ref)
 	if err != nil || there {
 		return false, err
 	}
-	progress("pull " + ref)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silent := time.AfterFunc(registrySilence, func() {
-		cancel(fmt.Errorf("the registry was silent for %v", registrySilence))
-	})
-	defer silent.Stop()
-	answer, err := p.engine.ImagePull(ctx, ref, image.PullOptions{})
-	if err == nil {
-		err = pullResult(answer, func(done, all int64) {
-			silent.Reset(registrySilence)
-			if all > 0 {
-				progress(fmt.Sprintf("pull %s: %d of %d MB", ref, done>>20, all>>20))
-			}
-		})
-		answer.Close()
-	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	err = p.Pull(ctx, ref, report)
 	return err == nil, err
 }
 
-// pullResult reads the engine's stream to its end. told is called for every line,
-// with what there is of all layers.
-func pullResult(r io.Reader, told func(done, all int64)) error {
-	type layer struct{ done, all int64 }
-	layers := map[string]layer{}
-	var last int64 = -1
-	for lines := json.NewDecoder(r); ; {
-		var line struct {
-			ID     string `json:"id"`
-			Status string `json:"status"`
-			Detail struct {
-				Current int64 `json:"current"`
-				Total   int64 `json:"total"`
-			} `json:"progressDetail"`
-			Error string `json:"error"`
-		}
-		err := lines.Decode(&line)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case line.Error != "":
-			return errors.New(line.Error)
-		}
-		if line.Status == "Downloading" && line.Detail.Total > 0 {
-			layers[line.ID] = layer{line.Detail.Current, line.Detail.Total}
-		}
-		var sum layer
-		for _, l := range layers {
-			sum.done, sum.all = sum.done+l.done, sum.all+l.all
-		}
-		if sum.done>>22 == last { // every four megabytes
-			told(0, 0)
-			continue
-		}
-		last = sum.done >> 22
-		told(sum.done, sum.all)
-	}
-}
-
 // makeOnBase runs the recipe's script in a container and keeps what that became.
-func (p *Provider) makeOnBase(ctx context.Context, r recipe, progress func(step string)) error {
+func (p *Provider) makeOnBase(ctx context.Context, r recipe, report func(sandbox.Step)) error {
 	name := p.buildName(r)
 	if err := p.removeContainer(ctx, name); err != nil { // of a server that was killed
 		return err
 	}
-	progress("run the recipe on " + r.base)
+	report(sandbox.Step{Name: "running the recipe on " + r.base})
 	created, err := call(ctx, p, "create a container", createTimeout, func(ctx context.Context) (container.CreateResponse, error) {
 		return p.engine.ContainerCreate(ctx,
-			&container.Config{Image: r.base, User: "0", Entrypoint: []string{"sh", "-c", r.script}, Cmd: []string{}},
+			&container.Config{Image: r.base, User: "0", Cmd: []string{"sh", "-c", r.script}},
 			&container.HostConfig{SecurityOpt: []string{"no-new-privileges"}}, nil, nil, name)
 	})
 	if err != nil {
 		return err
 	}
 	defer p.detached(ctx, func(ctx context.Context) error { return p.removeContainer(ctx, created.ID) })
-	if err := p.runScript(ctx, created.ID, progress); err != nil {
+	if err := p.runScript(ctx, created.ID, report); err != nil {
 		return err
 	}
-	progress("write " + r.ref)
+	report(sandbox.Step{Name: "writing " + r.ref})
 	return p.keepUnless(ctx, r.ref, func(ctx context.Context) error {
 		_, err := call(ctx, p, "write the image", commitTime, func(ctx context.Context) (container.CommitResponse, error) {
 			return p.engine.ContainerCommit(ctx, created.ID, container.CommitOptions{
@@ -184,8 +119,6 @@ func (p *Provider) makeOnBase(ctx context.Context, r recipe, progress func(step 
 					Env: r.env, Cmd: r.command, WorkingDir: r.workdir, User: "0",
 					Labels: p.imageLabels("glovebox " + r.name),
 				},
-				// What ran the script is not what runs in a sandbox.
-				Changes: []string{"ENTRYPOINT []"},
 			})
 		})
 		return err
@@ -198,7 +131,7 @@ func (p *Provider) buildName(r recipe) string {
 }
 
 // runScript starts a container and waits for its end, which has to be a good one.
-func (p *Provider) runScript(ctx context.Context, id string, progress func(step string)) error {
+func (p *Provider) runScript(ctx context.Context, id string, report func(sandbox.Step)) error {
 	if err := p.start(ctx, id); err != nil {
 		return err
 	}
@@ -207,7 +140,7 @@ func (p *Provider) runScript(ctx context.Context, id string, progress func(step 
 		return p.engineError(ctx, "follow the recipe", err)
 	}
 	defer said.Close()
-	lines := &packageLines{tell: progress}
+	lines := &packageLines{name: "installing packages", report: report}
 	if _, err := stdcopy.StdCopy(lines, lines, said); err != nil {
 		return p.engineError(ctx, "follow the recipe", err)
 	}
@@ -224,8 +157,8 @@ func (p *Provider) runScript(ctx context.Context, id string, progress func(step 
 }
 
 // makeFromPackages imports a root tree that is made on this machine.
-func (p *Provider) makeFromPackages(ctx context.Context, r recipe, progress func(step string)) error {
-	tree, err := r.bootstrap(ctx, progress)
+func (p *Provider) makeFromPackages(ctx context.Context, r recipe, report func(sandbox.Step)) error {
+	tree, err := r.bootstrap(ctx, report)
 	if err != nil {
 		return err
 	}
@@ -252,10 +185,7 @@ func (p *Provider) keepUnless(ctx context.Context, ref string, write func(contex
 		return err
 	}
 	if err == nil {
-		p.detached(ctx, func(ctx context.Context) error {
-			_, err := p.engine.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
-			return err
-		})
+		p.detached(ctx, func(ctx context.Context) error { return p.removeImage(ctx, ref) })
 	}
 	return context.Cause(ctx)
 }
@@ -263,7 +193,8 @@ func (p *Provider) keepUnless(ctx context.Context, ref string, write func(contex
 // packageLines turns what a package manager prints into steps that a person can
 // follow. It implements io.Writer.
 type packageLines struct {
-	tell func(step string)
+	name   string // of the step
+	report func(sandbox.Step)
 
 	rest                         string // of a line that is not over
 	kept                         []string
@@ -295,9 +226,10 @@ func (l *packageLines) line(line string) {
 	const most = 5
 	l.kept = append(l.kept, line)
 	l.kept = l.kept[max(0, len(l.kept)-most):]
+	tell := func(detail string) { l.report(sandbox.Step{Name: l.name, Detail: detail}) }
 	count := func(n *int, verb string) {
 		if *n++; *n%20 == 0 || *n == l.all {
-			l.tell(fmt.Sprintf("%s packages: %d of %d", verb, *n, l.all))
+			tell(fmt.Sprintf("%s %d of %d", verb, *n, l.all))
 		}
 	}
 	switch {
@@ -306,15 +238,15 @@ func (l *packageLines) line(line string) {
 		var upgraded int
 		l.all, l.fetched, l.unpacked, l.installed = 0, 0, 0, 0
 		_, _ = fmt.Sscanf(line, "%d upgraded, %d newly installed", &upgraded, &l.all)
-		l.tell(line)
+		tell(line)
 	case l.all > 0 && strings.HasPrefix(line, "Get:"):
-		count(&l.fetched, "fetch")
+		count(&l.fetched, "fetched")
 	case l.all > 0 && strings.HasPrefix(line, "Unpacking "):
-		count(&l.unpacked, "unpack")
+		count(&l.unpacked, "unpacked")
 	case l.all > 0 && strings.HasPrefix(line, "Setting up "):
 		count(&l.installed, "set up")
 	case strings.HasPrefix(line, "E: "), strings.HasPrefix(line, "I: "), strings.HasPrefix(line, "Need to get "):
-		l.tell(strings.TrimPrefix(line, "I: "))
+		tell(strings.TrimPrefix(line, "I: "))
 	}
 }
 

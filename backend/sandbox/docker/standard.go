@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 // standardRepository is the name of the image that MakeStandard makes.
@@ -33,18 +35,18 @@ func (p *Provider) StandardImage() string {
 
 // MakeStandard makes the standard image: Debian with a browser, on Debian's own
 // image where a registry has it for us, else of Debian's packages alone, which
-// needs mmdebstrap on this machine. That takes minutes; progress, which may be
-// nil, is told how far it has come. An image that is there already is left
-// alone, and whoever comes while another makes it waits for that. When ctx ends
-// first, nothing is left of it.
-func (p *Provider) MakeStandard(ctx context.Context, progress func(step string)) (ref string, err error) {
-	return p.StandardImage(), p.ensure(ctx, p.standard(), progress)
+// needs mmdebstrap on this machine. That takes minutes; report, which may be nil,
+// is told how far it has come. An image that is there already is left alone, and
+// whoever comes while another makes it waits for that. When ctx ends first, nothing
+// is left of it.
+func (p *Provider) MakeStandard(ctx context.Context, report func(sandbox.Step)) (ref string, err error) {
+	return p.StandardImage(), p.ensure(ctx, p.standard(), report)
 }
 
 // ensure makes an image that is not there.
-func (p *Provider) ensure(ctx context.Context, r recipe, progress func(step string)) error {
-	if progress == nil {
-		progress = func(string) {}
+func (p *Provider) ensure(ctx context.Context, r recipe, report func(sandbox.Step)) error {
+	if report == nil {
+		report = func(sandbox.Step) {}
 	}
 	unlock, err := p.starting.lock(ctx, "image "+r.ref)
 	if err != nil {
@@ -55,7 +57,7 @@ func (p *Provider) ensure(ctx context.Context, r recipe, progress func(step stri
 	if err != nil || there {
 		return err
 	}
-	return p.make(ctx, r, progress)
+	return p.makeImage(ctx, r, report)
 }
 
 func (p *Provider) standard() recipe {
