@@ -34,7 +34,7 @@ type browser struct {
 func (g *Guest) newBrowser(u user, env environment, left *remains) *browser {
 	path := env.get("PATH")
 	return &browser{Browser: chromium.New(chromium.Options{
-		Home: u.home, Env: env, Hostname: g.hello.Hostname, Proxy: g.cfg.Relay,
+		Home: u.home, Env: env, Hostname: g.hello.Hostname, Proxy: g.cfg.Relay, Passing: g.cfg.Adopted,
 		Unsandboxed: unsandboxed(g.cfg, u),
 		Look: func(name string) string {
 			file, _ := lookPath(name, path, "/")

@@ -341,6 +341,36 @@ func TestBrowser_endsWithTheGuest(t *testing.T) {
 	}
 }
 
+func TestBrowser_leavesNothingWhereItIsAGuest(t *testing.T) {
+	needChromium(t)
+	p := newPlace(t, asInDocker, func(p *place) { p.cfg.Adopted = true })
+	c := p.start()
+	before, err := os.ReadDir(p.cfg.Home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := openCDP(t, c)
+	if got := d.visit(d.page(), "data:text/html,<title>hello</title>"); got != "" {
+		t.Error(got)
+	}
+	b, err := c.BrowserStatus(t.Context())
+	if err != nil || filepath.Dir(filepath.Dir(b.Profile)) != "/tmp" || filepath.Dir(b.Profile) != filepath.Dir(b.Downloads) {
+		t.Errorf("status %+v, %v", b, err)
+	}
+	if after, err := os.ReadDir(p.cfg.Home); err != nil || len(after) != len(before) {
+		t.Errorf("its HOME has %v, %v", after, err)
+	}
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(b.Profile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", filepath.Dir(b.Profile), err)
+	}
+}
+
 func TestBrowser_comesBackAfterACrash(t *testing.T) {
 	needChromium(t)
 	p := newPlace(t, asInDocker)

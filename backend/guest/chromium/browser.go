@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,6 +52,10 @@ type Options struct {
 	Hostname string   // of the sandbox, to know a lock of its own
 	Proxy    string   // HOST:PORT that everything leaves by; "" when nothing has to
 
+	// Passing keeps the profile and downloads out of Home, in a directory below
+	// /tmp that goes with Shutdown.
+	Passing bool
+
 	// Unsandboxed is why Chromium's own sandbox cannot be had here, where that is
 	// known; "" makes the first start try it.
 	Unsandboxed string
@@ -70,6 +75,7 @@ type Browser struct {
 
 	mu sync.Mutex
 
+	passing     string // the directory below /tmp; "" until it is made
 	starting    *start
 	now         *run // nil unless one runs
 	unsandboxed string
@@ -97,9 +103,44 @@ func New(o Options) *Browser {
 	return b
 }
 
-func (b *Browser) profileDir() string { return filepath.Join(b.o.Home, ".glovebox", "browser") }
+// dirs are where the profile and downloads lie; "" while that is not known.
+// b.mu is held.
+func (b *Browser) dirs() (profile, downloads string) {
+	switch {
+	case !b.o.Passing:
+		return filepath.Join(b.o.Home, ".glovebox", "browser"), filepath.Join(b.o.Home, "Downloads")
+	case b.passing == "":
+		return "", ""
+	}
+	return filepath.Join(b.passing, "profile"), filepath.Join(b.passing, "downloads")
+}
 
-func (b *Browser) downloads() string { return filepath.Join(b.o.Home, "Downloads") }
+// makeDirs makes the directories of a browser, but for the profile.
+func (b *Browser) makeDirs() (profile, downloads string, err error) {
+	b.mu.Lock()
+	if b.o.Passing && b.passing == "" {
+		b.passing, err = os.MkdirTemp("", "glovebox-browser-")
+	}
+	profile, downloads = b.dirs()
+	b.mu.Unlock()
+	if err == nil {
+		err = os.MkdirAll(downloads, 0o755)
+	}
+	if err != nil {
+		err = fmt.Errorf("make the browser's directories: %w", err)
+	}
+	return profile, downloads, err
+}
+
+// env is the environment of a browser. What it writes into its HOME, letters that
+// it has looked up among it, stays out of one that is not to be touched.
+func (b *Browser) env(downloads string) []string {
+	env := withoutProxies(b.o.Env)
+	if b.o.Passing {
+		env = append(slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") }), "HOME="+filepath.Dir(downloads))
+	}
+	return env
+}
 
 func (b *Browser) find() (string, error) {
 	return find(b.o.Look, func(name string) string {
@@ -119,8 +160,9 @@ func (b *Browser) Status() wire.Browser {
 	defer b.mu.Unlock()
 	s := wire.Browser{
 		ObservedAt: time.Now(), State: wire.BrowserStopped, Program: program, Version: b.version,
-		Unsandboxed: b.unsandboxed, Profile: b.profileDir(), Downloads: b.downloads(), LastEnd: b.lastEnd,
+		Unsandboxed: b.unsandboxed, LastEnd: b.lastEnd,
 	}
+	s.Profile, s.Downloads = b.dirs()
 	switch r := b.now; {
 	case r != nil:
 		s.State, s.Program, s.PID = wire.BrowserRunning, r.program, r.proc.PID()
@@ -233,23 +275,23 @@ func (b *Browser) launch(ctx context.Context) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := takeProfile(b.profileDir(), b.o.Hostname)
+	dir, downloads, err := b.makeDirs()
 	if err != nil {
 		return nil, asFault(err)
 	}
-	if err := os.MkdirAll(b.downloads(), 0o755); err != nil {
-		p.close()
-		return nil, asFault(fmt.Errorf("make the directory of downloads: %w", err))
+	p, err := takeProfile(dir, b.o.Hostname)
+	if err != nil {
+		return nil, asFault(err)
 	}
 	b.mu.Lock()
 	sandboxed := b.unsandboxed == ""
 	b.mu.Unlock()
-	r, err := b.spawn(ctx, program, p, sandboxed)
+	r, err := b.spawn(ctx, program, p, downloads, sandboxed)
 	if refused := (*refusal)(nil); sandboxed && errors.As(err, &refused) {
 		b.mu.Lock()
 		b.unsandboxed = refused.why
 		b.mu.Unlock()
-		r, err = b.spawn(ctx, program, p, false)
+		r, err = b.spawn(ctx, program, p, downloads, false)
 	}
 	if err != nil {
 		p.close()
@@ -320,8 +362,14 @@ func (b *Browser) Shutdown(ctx context.Context) {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	if b.end(ctx, wire.BrowserEndShutdown) == nil {
-		b.kill()
-		b.work.Wait()
+	if b.end(ctx, wire.BrowserEndShutdown) != nil {
+		return
+	}
+	b.kill()
+	b.work.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.passing != "" {
+		_ = os.RemoveAll(b.passing) // the sandbox is somebody else's, who has a broom too
 	}
 }

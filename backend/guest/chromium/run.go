@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +47,7 @@ func (e *refusal) Error() string { return "it has no sandbox of its own: " + e.w
 
 // spawn starts the browser's process and returns when it answers. It is a
 // refusal when it would without its own sandbox.
-func (b *Browser) spawn(ctx context.Context, program string, p *profile, sandboxed bool) (_ *run, err error) {
+func (b *Browser) spawn(ctx context.Context, program string, p *profile, downloads string, sandboxed bool) (_ *run, err error) {
 	f, err := openFiles()
 	if err != nil {
 		return nil, fmt.Errorf("make the browser's pipes: %w", err)
@@ -58,8 +57,8 @@ func (b *Browser) spawn(ctx context.Context, program string, p *profile, sandbox
 		done: make(chan struct{}), asked: make(chan struct{}),
 	}
 	r.proc, err = b.o.Start(Command{
-		Path: program, Argv: arguments(program, p.dir, b.o.Proxy, sandboxed, isSmallShm()), Env: withoutProxies(b.o.Env),
-		Dir: b.o.Home, Files: [3]*os.File{f.null, f.said, f.said}, More: []*os.File{f.commands, f.answers},
+		Path: program, Argv: arguments(program, p.dir, b.o.Proxy, sandboxed, isSmallShm()), Env: b.env(downloads),
+		Dir: p.dir, Files: [3]*os.File{f.null, f.said, f.said}, More: []*os.File{f.commands, f.answers},
 	})
 	f.closeTheirs()
 	if err != nil {
@@ -79,7 +78,7 @@ func (b *Browser) spawn(ctx context.Context, program string, p *profile, sandbox
 		case <-greeting.Done():
 		}
 	})
-	err = r.greet(greeting, b.downloads(), b.o.Proxy != "")
+	err = r.greet(greeting, downloads, b.o.Proxy != "")
 	stop()
 	watching.Wait()
 	if err == nil {
@@ -98,8 +97,8 @@ func (b *Browser) spawn(ctx context.Context, program string, p *profile, sandbox
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("it did not answer in %v%s: %w", time.Since(r.since).Round(time.Second), after(words), context.Cause(ctx))
-	case gone && sandboxed && strings.Contains(strings.ToLower(words), "sandbox"):
-		return nil, &refusal{words}
+	case gone && sandboxed && r.words.sentence("sandbox") != "":
+		return nil, &refusal{"Chromium cannot have one in this sandbox: " + r.words.sentence("sandbox")}
 	case gone:
 		return nil, fmt.Errorf("%s ended with %s%s", program, describe(r.proc), after(words))
 	}

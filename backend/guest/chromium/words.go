@@ -60,14 +60,37 @@ func (w *lastWords) String() string {
 	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(w.text), "\ufffd")), "\n")
 	all = all[max(0, len(all)-lines):]
 	for i, line := range all {
-		// [pid:thread:date:LEVEL:file.cc:line] says nothing to a person.
-		if _, rest, ok := strings.Cut(line, "] "); ok && strings.HasPrefix(line, "[") {
-			line = rest
-		}
+		line = withoutPrefix(line)
 		if len(line) > width {
 			line = strings.ToValidUTF8(line[:width], "") + "…"
 		}
 		all[i] = line
 	}
 	return strings.Join(all, "; ")
+}
+
+// sentence returns the first sentence that has a word in it, or "".
+func (w *lastWords) sentence(word string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for line := range strings.SplitSeq(strings.ToValidUTF8(string(w.text), "\ufffd"), "\n") {
+		line = withoutPrefix(line)
+		if !strings.Contains(strings.ToLower(line), word) {
+			continue
+		}
+		if end := strings.IndexAny(line, ".!,"); end > 0 {
+			line = line[:end]
+		}
+		return line
+	}
+	return ""
+}
+
+// withoutPrefix takes [pid:thread:date:LEVEL:file.cc:line] off, which says nothing
+// to a person.
+func withoutPrefix(line string) string {
+	if _, rest, ok := strings.Cut(line, "] "); ok && strings.HasPrefix(line, "[") {
+		return rest
+	}
+	return line
 }
