@@ -289,6 +289,7 @@ func TestBrowser_serves(t *testing.T) {
 	}{
 		{"leaves by the relay alone", leavesByTheRelayAlone},
 		{"clients are apart", clientsAreApart},
+		{"pop-ups wait for their client", popUpsWait},
 		{"big messages", bigMessages},
 		{"a slow client is dropped", dropsASlowClient},
 		{"what is no command", refusesWhatIsNoCommand},
@@ -466,6 +467,35 @@ func clientsAreApart(t *testing.T, c *client.Client) {
 	if got := two.eval(b, "'still here'"); got != "still here" {
 		t.Errorf("the client that stays: %q", got)
 	}
+}
+
+// popUpsWait is about a client that wants to see a new tab before it has begun,
+// as the guest does too.
+func popUpsWait(t *testing.T, c *client.Client) {
+	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<script>window.early = navigator.onLine</script>")
+	}))
+	t.Cleanup(inside.Close)
+	d := openCDP(t, c)
+	d.call("", "Target.setAutoAttach", `{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true}`, nil)
+	opener := d.page()
+	d.visit(opener, inside.URL)
+	d.eval(opener, "String(window.open('/popped'))")
+	got := d.event("Target.attachedToTarget", func(m cdpMessage) bool {
+		return strings.Contains(string(m.Params), `"waitingForDebugger":true`)
+	})
+	var p struct{ SessionID string }
+	if err := json.Unmarshal(got.Params, &p); err != nil {
+		t.Fatal(err)
+	}
+	d.call(p.SessionID, "Runtime.runIfWaitingForDebugger", "{}", nil)
+	eventually(t, func() error {
+		if got := d.eval(p.SessionID, "location.pathname + ' ' + window.early"); got != "/popped true" {
+			return errors.New(got)
+		}
+		return nil
+	})
 }
 
 func bigMessages(t *testing.T, c *client.Client) {
