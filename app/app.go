@@ -116,6 +116,7 @@ func (a *App) build() error {
 	a.docker, err = docker.New(docker.Options{
 		Host: a.o.Config.Docker.Host, PathMap: a.o.Config.Docker.PathMap, DataDir: a.o.DataDir, Instance: a.identity.instance,
 		Secret: a.identity.secret, Version: Version, Log: a.log,
+		Server: func(h sandbox.Handle) (docker.Server, error) { return a.aio.of(h) },
 	})
 	if err != nil {
 		return err
@@ -146,6 +147,7 @@ func (a *App) build() error {
 		Log:       a.log,
 		Observe: func(root string, r sandbox.Record, c sandbox.Condition, detail string) {
 			if !c.Value.Owned() || c.Value == sandbox.StateLost {
+				a.aio.forget(r.Ref)
 				if err := a.binder.forget(root); err != nil {
 					a.log.Warn("close a sandbox's backend", "session", root, "err", err)
 				}

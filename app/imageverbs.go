@@ -27,24 +27,34 @@ made on Debian's own image, else of Debian's packages by mmdebstrap on this mach
 				recipe = tinyRecipe
 			}
 			return c.withClient(cmd.Context(), func(client *apiClient) error {
-				return c.build(cmd.Context(), client, recipe)
+				return c.make(cmd.Context(), client, httpapi.KindBuild, recipe)
 			})
 		},
 	}
 	build.Flags().BoolVar(&tiny, "tiny", false, "the tiny image instead: a static shell, from this machine's busybox")
-	return group(&cobra.Command{Use: "image", Short: "Images of the docker wall"}, build)
+	pull := &cobra.Command{
+		Use:   "pull IMAGE",
+		Short: "Get an image from its registry, unless it is there",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withClient(cmd.Context(), func(client *apiClient) error {
+				return c.make(cmd.Context(), client, httpapi.KindPull, args[0])
+			})
+		},
+	}
+	return group(&cobra.Command{Use: "image", Short: "Images of the docker wall"}, build, pull)
 }
 
-// build starts the build of an image, or joins the one that runs, and prints its
-// steps. An interrupt cancels the build.
-func (c *cli) build(ctx context.Context, client *apiClient, image string) error {
+// make starts the build or pull of an image, or joins the one that runs, and
+// prints its steps. An interrupt cancels it.
+func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) error {
 	conn, err := client.dial(ctx, "/events")
 	if err != nil {
 		return err
 	}
 	defer conn.CloseNow()
 	var started httpapi.Build
-	if err := client.call(ctx, "POST", "/images/build", httpapi.BuildRequest{Image: image}, &started); err != nil {
+	if err := client.call(ctx, "POST", "/images/"+kind, httpapi.BuildRequest{Image: image}, &started); err != nil {
 		return err
 	}
 	printed := 0
@@ -52,7 +62,7 @@ func (c *cli) build(ctx context.Context, client *apiClient, image string) error 
 		_, data, err := conn.Read(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return cancelBuild(ctx, client, image)
+			return cancelMake(ctx, client, kind, image)
 		case err != nil:
 			return fmt.Errorf("the server went away: %w", err)
 		}
@@ -60,7 +70,7 @@ func (c *cli) build(ctx context.Context, client *apiClient, image string) error 
 		if err := json.Unmarshal(data, &f); err != nil {
 			return fmt.Errorf("a frame of the server: %w", err)
 		}
-		if f.Build == nil || f.Build.Image != image || f.Build.StartedAt.Before(started.StartedAt) {
+		if f.Build == nil || f.Build.Kind != kind || f.Build.Image != image || f.Build.StartedAt.Before(started.StartedAt) {
 			continue
 		}
 		for ; printed < len(f.Build.Log) && f.Build.State != httpapi.BuildFailed; printed++ {
@@ -73,17 +83,17 @@ func (c *cli) build(ctx context.Context, client *apiClient, image string) error 
 		case httpapi.BuildFailed:
 			return errors.New(f.Build.Error)
 		case httpapi.BuildCancelled:
-			return fmt.Errorf("the build of %s was cancelled", f.Build.Ref)
+			return fmt.Errorf("the %s of %s was cancelled", kind, f.Build.Ref)
 		}
 	}
 }
 
-// cancelBuild cancels what an interrupted verb was waiting for. A build that has
-// ended meanwhile needs none.
-func cancelBuild(ctx context.Context, client *apiClient, image string) error {
+// cancelMake cancels what an interrupted verb was waiting for. What has ended
+// meanwhile needs none.
+func cancelMake(ctx context.Context, client *apiClient, kind, image string) error {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err := client.call(late, "POST", "/images/build/cancel", httpapi.BuildRequest{Image: image}, nil)
+	err := client.call(late, "POST", "/images/"+kind+"/cancel", httpapi.BuildRequest{Image: image}, nil)
 	var api *apiError
 	if err != nil && !(errors.As(err, &api) && api.Code == "no_build") {
 		return errors.Join(ctx.Err(), err)

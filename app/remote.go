@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -105,9 +106,11 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// aioServers are the AIO servers that are spoken to, one for each URL and key.
+// aioServers are the AIO servers that are spoken to, one for each URL and key, or
+// for each sandbox of ours whose image serves.
 type aioServers struct {
-	log *slog.Logger
+	log  *slog.Logger
+	left sync.WaitGroup // for those that were forgotten
 
 	mu  sync.Mutex
 	all map[string]*aio.Server
@@ -119,12 +122,29 @@ func (s *aioServers) server(baseURL string, auth sandbox.Auth) (*aio.Server, err
 	if k, ok := auth.(sandbox.StaticAPIKey); ok {
 		key += "\x00" + k.Variable() + "\x00" + k.HeaderName
 	}
+	return s.get(key, aio.Options{BaseURL: baseURL, Auth: auth})
+}
+
+// of returns the one that a handle leads to.
+func (s *aioServers) of(h sandbox.Handle) (*aio.Server, error) {
+	if h.Server == "" {
+		return s.server(h.BaseURL, h.Auth)
+	}
+	ref, err := h.Ref()
+	if err != nil {
+		return nil, err
+	}
+	return s.get(string(ref), aio.Options{BaseURL: h.Server, Auth: h.Auth, Dial: h.ServerDial, Name: "the server in " + h.ShortID})
+}
+
+func (s *aioServers) get(key string, o aio.Options) (*aio.Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, ok := s.all[key]; ok {
 		return known, nil
 	}
-	made, err := aio.New(aio.Options{BaseURL: baseURL, Auth: auth, Log: s.log})
+	o.Log = s.log
+	made, err := aio.New(o)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +155,20 @@ func (s *aioServers) server(baseURL string, auth sandbox.Auth) (*aio.Server, err
 	return made, nil
 }
 
+// forget drops the server of a sandbox that is gone. What it still puts away there
+// has nowhere to be put.
+func (s *aioServers) forget(ref sandbox.Ref) {
+	s.mu.Lock()
+	server := s.all[string(ref)]
+	delete(s.all, string(ref))
+	s.mu.Unlock()
+	if server != nil {
+		s.left.Go(func() { _ = server.Close() }) // which only waits
+	}
+}
+
 func (s *aioServers) close() error {
+	defer s.left.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -175,7 +208,8 @@ type madeEnv struct {
 // Bind implements execenv.Binder.
 func (b *placeBinder) Bind(ctx context.Context, rootTaskID string, c execenv.Caller) (execenv.Env, error) {
 	h, rec, err := b.lifetime.Handle(ctx, rootTaskID)
-	if err != nil || h.Dial != nil && b.host.SandboxBackendFactory == nil {
+	guest := h.Dial != nil && h.Wire != sandbox.WireAIO
+	if err != nil || guest && b.host.SandboxBackendFactory == nil {
 		return b.guest.Bind(ctx, rootTaskID, c) // which has the words for what is wrong
 	}
 	var preamble execenv.Preamble
@@ -185,13 +219,17 @@ func (b *placeBinder) Bind(ctx context.Context, rootTaskID string, c execenv.Cal
 	if b.host.SandboxBackendFactory != nil {
 		return b.make(rootTaskID, rec.Ref, h, preamble)
 	}
-	server, err := b.servers.server(h.BaseURL, h.Auth)
+	server, err := b.servers.of(h)
 	if err != nil {
 		return nil, err
 	}
-	return server.Env(aio.Place{
-		Wall: rec.Wall, ShortID: rec.ShortID, Workdir: cmp.Or(rec.Workdir, h.Workdir), Env: rec.Spec.Env, Preamble: preamble,
-	}), nil
+	env := maps.Clone(rec.Spec.Env)
+	delete(env, sandbox.DefaultKeyEnv) // the server's, not its commands'
+	p := aio.Place{Wall: rec.Wall, ShortID: rec.ShortID, Workdir: cmp.Or(rec.Workdir, h.Workdir), Env: env, Preamble: preamble}
+	if h.Server != "" {
+		p.Why = func(ctx context.Context) error { return b.lifetime.Why(ctx, rootTaskID) }
+	}
+	return server.Env(p), nil
 }
 
 // make asks the factory, once for each sandbox of a root task.

@@ -21,10 +21,10 @@ import (
 )
 
 type runFlags struct {
-	wall, image, workspace, model, agent, network, user, approvals string
-	resources                                                      map[string]string
-	mounts, allow                                                  []string
-	json, keep                                                     bool
+	wall, image, wire, workspace, model, agent, network, user, approvals string
+	resources                                                            map[string]string
+	mounts, allow                                                        []string
+	json, keep                                                           bool
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -50,6 +50,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.wall, "wall", "", "docker, namespace, local (no isolation), or the URL of a sandbox that is there already; the default never is local")
 	fl.StringVar(&f.image, "image", "", "image of the docker wall")
+	fl.StringVar(&f.wire, "wire", "", "aio for an image that serves the AIO Sandbox API by its own command (default found out)")
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
 	fl.StringVar(&f.model, "model", "", modelForms+" (default as configured, else demo)")
 	fl.StringVar(&f.agent, "agent", "", "main (default), explore or plan; the last two only read")
@@ -69,7 +70,7 @@ func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
 	r := httpapi.OpenRequest{
 		Goal: goal, Model: f.model, Agent: f.agent, Approvals: task.Approvals(f.approvals),
 		Spec: sandbox.Spec{
-			Wall: sandbox.Wall(f.wall), Image: f.image, User: f.user,
+			Wall: sandbox.Wall(f.wall), Image: f.image, Wire: f.wire, User: f.user,
 			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network), Allow: f.allow}, Resources: f.resources,
 		},
 	}

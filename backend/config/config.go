@@ -49,6 +49,7 @@ type Egress struct {
 type Sandbox struct {
 	Wall      string            `toml:"wall"`    // docker where an engine answers, else namespace
 	Image     string            `toml:"image"`   // the tiny image
+	Wire      string            `toml:"wire"`    // aio for an image that serves the AIO Sandbox API; found out
 	User      string            `toml:"user"`    // host
 	Network   string            `toml:"network"` // proxy, none or open; proxy
 	Allow     []string          `toml:"allow"`   // what the proxy lets through beside public addresses
@@ -132,7 +133,7 @@ func (c Config) validate() error {
 // Spec returns the sandbox part as a spec.
 func (c Config) Spec() sandbox.Spec {
 	return sandbox.Spec{
-		Wall: sandbox.Wall(c.Sandbox.Wall), Image: c.Sandbox.Image, User: c.Sandbox.User,
+		Wall: sandbox.Wall(c.Sandbox.Wall), Image: c.Sandbox.Image, Wire: c.Sandbox.Wire, User: c.Sandbox.User,
 		Network: sandbox.Network{Mode: sandbox.NetworkMode(c.Sandbox.Network), Allow: c.Sandbox.Allow}, Resources: c.Sandbox.Resources,
 	}
 }

@@ -63,11 +63,8 @@ func (e *environment) set(kv string) {
 // proxy points programs at the relay, in both of the spellings that they look
 // for. What is inside the sandbox is reached without it.
 func (e *environment) proxy(url string) {
-	for name, value := range map[string]string{
-		"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": "localhost,127.0.0.1,::1",
-	} {
-		e.set(name + "=" + value)
-		e.set(strings.ToLower(name) + "=" + value)
+	for _, kv := range wire.ProxyVariables(url) {
+		e.set(kv)
 	}
 }
 

@@ -43,9 +43,14 @@ type Handle struct {
 	Auth      Auth
 	Dial      DialFunc // to its guest; nil where there is none
 
-	// Wire is how a sandbox without a guest is spoken to: WireAIO.
+	// Wire is how a sandbox is spoken to whose own server does the work: WireAIO.
+	// A guest may be beside that server all the same.
 	Wire string
-	// Greet says whether a sandbox without a guest answers.
+	// Server is that server's URL where it is not BaseURL, as ServerDial's
+	// connections lead to it.
+	Server     string
+	ServerDial DialFunc
+	// Greet says whether that server answers.
 	Greet func(ctx context.Context) error
 	// Caveat says in plain words what does not hold in it.
 	Caveat string

@@ -99,6 +99,14 @@ func (s Spec) Validate() error {
 	default:
 		return &FieldError{"user", fmt.Sprintf("unknown user %q; choose host, image or root", s.User)}
 	}
+	switch s.Wire {
+	case "", WireAIO:
+	default:
+		return &FieldError{"wire", fmt.Sprintf("unknown wire %q; choose aio, or leave it out", s.Wire)}
+	}
+	if s.Wire != "" && s.Adopt != "" {
+		return &FieldError{"wire", "a guest is put into a container that is there already; leave it out"}
+	}
 	if err := s.validateNetwork(); err != nil {
 		return err
 	}

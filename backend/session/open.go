@@ -170,6 +170,9 @@ func (s *Service) specOf(ctx context.Context, id, workspace string, spec sandbox
 	if spec.User == "" {
 		spec.User = s.o.Default.Spec.User
 	}
+	if spec.Wire == "" && spec.Image == "" && spec.Wall == sandbox.WallDocker && spec.Adopt == "" {
+		spec.Wire = s.o.Default.Spec.Wire // it goes with the configured image
+	}
 	if spec.Wall != sandbox.WallLocal {
 		configured := s.o.Default.Spec.Network
 		if spec.Network.Mode == "" {

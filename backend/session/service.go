@@ -135,11 +135,35 @@ func (s *Service) takeUpAll(ctx context.Context) error {
 		return fmt.Errorf("read the sessions: %w", err)
 	}
 	for _, v := range views {
+		if err := s.catchUp(ctx, v); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("session not caught up with its sandbox", "session", v.ID, "err", err)
+		}
 		if v.Status == task.StatusRunning || len(v.Open) > 0 || (v.Bound == nil && v.Detail == "" && v.Status != task.StatusEnded) {
 			s.wake(v.ID)
 		}
 	}
 	return nil
+}
+
+// catchUp ends what a process that died had begun with a session's sandbox: one
+// that the session was given is written down, and one that an ended session still
+// has is let go of.
+func (s *Service) catchUp(ctx context.Context, v task.Summary) error {
+	if v.Status == task.StatusEnded {
+		if c, ok := s.o.Lifetime.Condition(v.ID); ok && c.Value.Owned() {
+			s.wake(v.ID)
+		}
+		return nil
+	}
+	b, ok := s.o.Lifetime.Held(v.ID)
+	if !ok || v.Bound == nil || v.Bound.ExecEnvRef == b.Ref {
+		return nil
+	}
+	st, err := s.o.Store.State(ctx, v.ID)
+	if err != nil {
+		return err
+	}
+	return s.recordReplaced(ctx, st, b)
 }
 
 // append writes payloads to a root task's log: the host's own word when

@@ -292,6 +292,12 @@ func (s *Service) stepReporter(d *driver) func(sandbox.Step) {
 	}
 }
 
+// endSteps shows that no allocation is under way any more.
+func (s *Service) endSteps(d *driver) {
+	s.setStep(d, nil)
+	s.o.Hub.Ring()
+}
+
 func (s *Service) setStep(d *driver, step *sandbox.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -195,7 +195,7 @@ func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall, ByPolicy: st.Created.ByPolicy})
 	}
 	b, err := s.o.Lifetime.Allocate(ctx, d.root, spec, s.stepReporter(d))
-	s.setStep(d, nil)
+	s.endSteps(d)
 	if err != nil {
 		return s.parkUnbound(ctx, j, err)
 	}

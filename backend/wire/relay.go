@@ -2,6 +2,7 @@ package wire
 
 import (
 	"io"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -16,6 +17,18 @@ const RelayAddr = "127.0.0.1:3128"
 // made to its relay. The bytes on a stream are the client's own; the guest reads
 // none of them. Closing a stream closes one direction.
 const ProtocolRelay = "glovebox-relay"
+
+// ProxyVariables are the variables by which programs find the relay, in both of
+// the spellings that they look for. What is inside the sandbox is reached without.
+func ProxyVariables(url string) []string {
+	var env []string
+	for _, v := range []struct{ name, value string }{
+		{"HTTP_PROXY", url}, {"HTTPS_PROXY", url}, {"ALL_PROXY", url}, {"NO_PROXY", "localhost,127.0.0.1,::1"},
+	} {
+		env = append(env, v.name+"="+v.value, strings.ToLower(v.name)+"="+v.value)
+	}
+	return env
+}
 
 // MaxRelayed is how many connections a guest carries at once.
 const MaxRelayed = 512

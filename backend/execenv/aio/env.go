@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -20,6 +21,10 @@ type Place struct {
 	Workdir  string
 	Env      map[string]sandbox.EnvValue // for every command
 	Preamble execenv.Preamble            // before every command; nil for none
+
+	// Why says why the server does not answer, with an error that wraps
+	// sandbox.ErrGone or ErrStopped; nil where that is not known. May be nil.
+	Why func(ctx context.Context) error
 }
 
 // Env is an AIO server as tools see it.
@@ -75,8 +80,49 @@ func (e *Env) variables() []string {
 	return env
 }
 
+// whyTime bounds the question what befell a sandbox whose caller may have gone.
+const whyTime = 3 * time.Second
+
+// befell returns what became of a sandbox whose server does not answer, in the
+// words of an Env; nil when nobody knows.
+func (e *Env) befell(ctx context.Context) error {
+	if e.place.Why == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyTime)
+	defer cancel()
+	why := e.place.Why(ctx)
+	switch {
+	case errors.Is(why, sandbox.ErrGone):
+		return fmt.Errorf("%w: %w; re-provision the session", execenv.ErrLost, why)
+	case errors.Is(why, sandbox.ErrStopped):
+		return fmt.Errorf("%w: %w; start it to go on", execenv.ErrLost, why)
+	}
+	return nil
+}
+
+// midway makes the error of a command whose server went away say what befell it.
+// After a sandbox that stopped, nobody knows how far the command came.
+func (e *Env) midway(ctx context.Context, err error) error {
+	if !errors.Is(err, execenv.ErrOutcomeUnknown) && !errors.Is(err, execenv.ErrUnreachable) {
+		return err
+	}
+	switch why := e.befell(ctx); {
+	case errors.Is(why, sandbox.ErrGone):
+		return why
+	case why != nil:
+		return fmt.Errorf("the sandbox stopped while this was under way; start it to go on: %w: %w", execenv.ErrOutcomeUnknown, sandbox.ErrStopped)
+	}
+	return e.down(ctx, err)
+}
+
 // down makes an error of a server that does not answer say what to do next.
-func (e *Env) down(err error) error {
+func (e *Env) down(ctx context.Context, err error) error {
+	if errors.Is(err, execenv.ErrUnreachable) && !errors.Is(err, execenv.ErrOutcomeUnknown) {
+		if why := e.befell(ctx); why != nil {
+			return why
+		}
+	}
 	switch {
 	case errors.Is(err, sandbox.ErrUnauthorized):
 		return fmt.Errorf("%w: %w", execenv.ErrUnreachable, err)
@@ -92,7 +138,7 @@ func (e *Env) down(err error) error {
 func (e *Env) ask(ctx context.Context, path, script string) (answer, error) {
 	a, err := e.server.script(ctx, script)
 	if err != nil {
-		return a, e.down(silent(pathError(path, err)))
+		return a, e.down(ctx, silent(pathError(path, err)))
 	}
 	return a, nil
 }

@@ -113,7 +113,7 @@ give tree "$t"; give targets "$l"`)
 	}
 	t, err := e.server.tree(ctx, p, p, a)
 	if err != nil {
-		return execenv.ListResult{}, e.down(err)
+		return execenv.ListResult{}, e.down(ctx, err)
 	}
 	var res execenv.ListResult
 	for _, name := range t.names() {
@@ -146,7 +146,7 @@ func (e *Env) ReadFile(ctx context.Context, r execenv.ReadRequest) (execenv.Read
 	defer d.Close()
 	res, err := files.ReadFrom(ctx, d, info.Size, r)
 	res.Info = info
-	return res, e.down(err)
+	return res, e.down(ctx, err)
 }
 
 // downloaded is a file that is read by downloads, of which there is one more
@@ -298,13 +298,13 @@ func (e *Env) write(ctx context.Context, r execenv.WriteRequest) (execenv.WriteR
 		staged := string(a.value("path"))
 		defer e.server.remove(ctx, staged)
 		if err := e.server.put(ctx, staged, r.Data); err != nil {
-			return res, e.down(silent(err)) // it is a file of ours: nothing has happened to the one meant
+			return res, e.down(ctx, silent(err)) // it is a file of ours: nothing has happened to the one meant
 		}
 		script += "N=" + execenv.Quote(staged) + "\n"
 	}
 	a, err := e.server.script(ctx, script+writeScript)
 	if err != nil {
-		return res, e.down(unknown("write "+r.Path, pathError(r.Path, err)))
+		return res, e.down(ctx, unknown("write "+r.Path, pathError(r.Path, err)))
 	}
 	if res.Info, err = infoOf(r.Path, a); err != nil {
 		return res, err
@@ -356,7 +356,7 @@ func (e *Env) EditFile(ctx context.Context, r execenv.EditRequest) (execenv.Edit
 	content, err := io.ReadAll(io.LimitReader(d, execenv.HashLimit+1))
 	d.Close()
 	if err != nil {
-		return res, e.down(err)
+		return res, e.down(ctx, err)
 	}
 	if strings.IndexByte(string(content[:min(len(content), 8<<10)]), 0) >= 0 {
 		return res, &execenv.PathError{Path: r.Path, Err: execenv.ErrBinary}
@@ -414,7 +414,7 @@ i=$(mv -fT -- "$R" "$T" 2>&1) || oops "$i"`
 	}
 	defer unlock()
 	if _, err := e.server.script(ctx, script); err != nil {
-		return e.down(unknown(string(r.Kind)+" "+r.Path, pathError(r.Path, err)))
+		return e.down(ctx, unknown(string(r.Kind)+" "+r.Path, pathError(r.Path, err)))
 	}
 	return nil
 }

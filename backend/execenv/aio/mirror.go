@@ -158,7 +158,7 @@ give tree "$t"; give targets "$l"; give links "$k"; give rules "$g"`)
 	}
 	m, err := e.server.makeMirror(ctx, base, a)
 	if err != nil {
-		return nil, e.down(err)
+		return nil, e.down(ctx, err)
 	}
 	return m, nil
 }

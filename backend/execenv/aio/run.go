@@ -64,7 +64,7 @@ func (e *Env) Run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 	}
 	info, err := e.server.Probe(ctx)
 	if err != nil {
-		return none, e.down(err)
+		return none, e.down(ctx, err)
 	}
 	c.Dir = e.abs(c.Dir)
 	c.Env = append(e.variables(), c.Env...)
@@ -80,10 +80,15 @@ func (e *Env) Run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 	}
 	r := &run{server: e.server, command: c, live: live, input: input, began: time.Now()}
 	r.stdout, r.stderr = capture.New(execenv.OverflowDrop), capture.New(execenv.OverflowDrop)
+	in := r.inBash
 	if info.Generation == Older {
-		return r.inTerminal(ctx)
+		in = r.inTerminal
 	}
-	return r.inBash(ctx)
+	o, err := in(ctx)
+	if err != nil {
+		return o, e.midway(ctx, err)
+	}
+	return o, nil
 }
 
 // again refuses what may have been done before: nobody on the other side keeps
@@ -109,12 +114,12 @@ func (e *Env) input(ctx context.Context, in io.Reader) (string, error) {
 	}
 	a, err := e.server.script(ctx, `t=$(stage); printf 'path '; printf %s "$t" | b`)
 	if err != nil {
-		return "", e.down(err)
+		return "", e.down(ctx, err)
 	}
 	path := string(a.value("path"))
 	if err := e.server.put(ctx, path, data); err != nil {
 		e.server.remove(ctx, path)
-		return "", e.down(silent(err))
+		return "", e.down(ctx, silent(err))
 	}
 	return path, nil
 }

@@ -108,7 +108,7 @@ func (e *Env) Grep(ctx context.Context, r execenv.GrepRequest) (execenv.GrepResu
 	}
 	slices.Sort(names)
 	if err := m.fetch(ctx, slices.Compact(names), r); err != nil {
-		return execenv.GrepResult{}, e.down(err)
+		return execenv.GrepResult{}, e.down(ctx, err)
 	}
 	r.Path = m.top
 	res, err := m.engine.Grep(ctx, r)
@@ -154,7 +154,7 @@ func (e *Env) grepFile(ctx context.Context, r execenv.GrepRequest, info execenv.
 	defer os.Remove(f.Name())
 	defer f.Close()
 	if err := e.server.download(ctx, info.Path, f, maxGrepBytes); err != nil {
-		return execenv.GrepResult{}, e.down(err)
+		return execenv.GrepResult{}, e.down(ctx, err)
 	}
 	r.Path = f.Name()
 	res, err := files.New(files.Options{}).Grep(ctx, r)
@@ -208,7 +208,7 @@ give contents "$c"
 	}
 	list, err := e.server.result(ctx, a, "files")
 	if err != nil {
-		return res, e.down(err)
+		return res, e.down(ctx, err)
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		if name != "" {
@@ -222,7 +222,7 @@ give contents "$c"
 	}
 	contents, err := e.server.result(ctx, a, "contents")
 	if err != nil {
-		return res, e.down(err)
+		return res, e.down(ctx, err)
 	}
 	for line := range strings.Lines(string(contents)) {
 		name, body, ok := strings.Cut(strings.TrimSpace(line), " ")

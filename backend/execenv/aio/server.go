@@ -54,7 +54,9 @@ type Info struct {
 // Options say which server.
 type Options struct {
 	BaseURL string
-	Auth    sandbox.Auth // asked for every request; nil for none
+	Auth    sandbox.Auth     // asked for every request; nil for none
+	Dial    sandbox.DialFunc // opens the connections to it; nil for what BaseURL says
+	Name    string           // what errors call it; the host of BaseURL when empty
 	Log     *slog.Logger
 }
 
@@ -62,6 +64,7 @@ type Options struct {
 // goroutines at once. It knows nothing until it is first asked for something.
 type Server struct {
 	base *url.URL
+	name string
 	auth sandbox.Auth
 	http *http.Client
 	log  *slog.Logger
@@ -80,11 +83,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("%w: an AIO server has a URL such as http://127.0.0.1:8080, without a key in it", sandbox.ErrRef)
 	}
 	base.Fragment, base.RawQuery = "", ""
-	s := &Server{base: base, auth: o.Auth, log: o.Log, writes: make(chan struct{}, 1)}
+	s := &Server{base: base, name: cmp.Or(o.Name, base.Host), auth: o.Auth, log: o.Log, writes: make(chan struct{}, 1)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.http = newHTTP(base)
+	s.http = newHTTP(base, o.Dial)
 	return s, nil
 }
 
@@ -199,7 +202,7 @@ func (s *Server) Hostname(ctx context.Context) (string, error) {
 
 // Caveat says what does not hold on a server of this generation.
 func (i Info) Caveat() string {
-	const all = "This is a server that Glovebox does not run: another take-up of the task is not fenced off, and what a timeout or a stop has killed is not proven."
+	const all = "This server is not Glovebox's own: another take-up of the task is not fenced off, and what a timeout or a stop has killed is not proven."
 	if i.Generation == Older {
 		return all + " On this old version both outputs come as one, and a command that was stopped may go on."
 	}

@@ -65,15 +65,27 @@ var errSent = errors.New("the request was sent and its answer was lost")
 
 // newHTTP returns a client for one server. Go's own transport sends a POST again
 // only where not a byte of it had been written.
-func newHTTP(base *url.URL) *http.Client {
+func newHTTP(base *url.URL, dial sandbox.DialFunc) *http.Client {
 	proxy := http.ProxyFromEnvironment
-	if nearby(base.Hostname()) {
+	if dial != nil || nearby(base.Hostname()) {
 		proxy = nil // a proxy for the internet knows nothing of this machine
+	}
+	connect := (&net.Dialer{Timeout: dialTime}).DialContext
+	if dial != nil {
+		connect = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTime)
+			defer cancel()
+			conn, err := dial(ctx)
+			if err != nil { // whatever it was, no request was sent
+				return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+			}
+			return conn, nil
+		}
 	}
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  proxy,
-			DialContext:            (&net.Dialer{Timeout: dialTime}).DialContext,
+			DialContext:            connect,
 			TLSHandshakeTimeout:    dialTime,
 			DisableCompression:     true, // so that a small answer stays small
 			MaxIdleConnsPerHost:    8,
@@ -281,7 +293,7 @@ var errRefused = errors.New("the server refused")
 // context stays what it is.
 func (s *Server) lost(ctx context.Context, method string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("ask %s: %w", s.base.Host, context.Cause(ctx))
+		return fmt.Errorf("ask %s: %w", s.name, context.Cause(ctx))
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -289,9 +301,9 @@ func (s *Server) lost(ctx context.Context, method string, err error) error {
 	}
 	var dial *net.OpError
 	if method == http.MethodGet || errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("ask %s: %w: %w", s.base.Host, execenv.ErrUnreachable, err)
+		return fmt.Errorf("ask %s: %w: %w", s.name, execenv.ErrUnreachable, err)
 	}
-	return fmt.Errorf("ask %s: %w: %w", s.base.Host, errSent, err)
+	return fmt.Errorf("ask %s: %w: %w", s.name, errSent, err)
 }
 
 // unknown makes the error of an effect that may have happened say so. One that

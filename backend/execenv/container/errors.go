@@ -33,6 +33,8 @@ func translate(err error) error {
 		return &downError{"the sandbox is lost" + cause(err) + "; re-provision the session", execenv.ErrLost, sandbox.ErrGone, causeOf(err)}
 	case errors.Is(err, sandbox.ErrStopped):
 		return &downError{"the sandbox is stopped" + cause(err) + "; start it to go on", execenv.ErrLost, sandbox.ErrStopped, causeOf(err)}
+	case errors.Is(err, sandbox.ErrUnauthorized): // which names the variable
+		return &downError{"the sandbox does not answer: " + err.Error() + "; the session stays bound to it", execenv.ErrUnreachable, sandbox.ErrUnreachable, causeOf(err)}
 	case errors.Is(err, sandbox.ErrUnreachable):
 		return &downError{"the sandbox does not answer" + cause(err) + "; the session stays bound to it, try again", execenv.ErrUnreachable, sandbox.ErrUnreachable, causeOf(err)}
 	case errors.Is(err, sandbox.ErrUnsupported):

@@ -132,14 +132,18 @@ func (b *Browser) makeDirs() (profile, downloads string, err error) {
 	return profile, downloads, err
 }
 
-// env is the environment of a browser. What it writes into its HOME, letters that
-// it has looked up among it, stays out of one that is not to be touched.
+// env is the environment of a browser. What it writes beside its profile, such as
+// an index of fonts, goes with the profile where nothing is to be left.
 func (b *Browser) env(downloads string) []string {
 	env := withoutProxies(b.o.Env)
-	if b.o.Passing {
-		env = append(slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") }), "HOME="+filepath.Dir(downloads))
+	if !b.o.Passing {
+		return env
 	}
-	return env
+	env = slices.DeleteFunc(env, func(kv string) bool {
+		return strings.HasPrefix(kv, "HOME=") || strings.HasPrefix(kv, "TMPDIR=")
+	})
+	dir := filepath.Dir(downloads)
+	return append(env, "HOME="+dir, "TMPDIR="+dir)
 }
 
 func (b *Browser) find() (string, error) {

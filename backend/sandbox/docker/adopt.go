@@ -37,6 +37,7 @@ type adopted struct {
 	Exec     string `json:"exec"`      // of "guest serve"
 	FirstTag int    `json:"first_tag"` // of the groups that mark its calls
 	LastTag  int    `json:"last_tag"`
+	Relay    string `json:"relay,omitempty"` // where it listens for what goes out by the host
 
 	// Left says that the guest is to be taken out and could not be: the container
 	// is stopped or paused. It is done when that runs.
@@ -399,7 +400,7 @@ func (p *Provider) serveAdopted(ctx context.Context, c container.InspectResponse
 	config, err := json.Marshal(wire.GuestConfig{
 		GuestID: b.guestID, PublicKey: client.DeriveKey(p.opts.Secret, b.guestID).Public().(ed25519.PublicKey),
 		Socket: a.socket(), StateDir: a.box(), LockFile: a.box() + "/lock", LogFile: a.log(),
-		Workdir: a.Workdir, Home: home, User: a.User, Tag: wire.TagGroup, GuestUID: a.GuestUID, Own: a.box(), Env: env, Adopted: true,
+		Workdir: a.Workdir, Home: home, User: a.User, Tag: wire.TagGroup, GuestUID: a.GuestUID, Own: a.box(), Env: env, Relay: a.Relay, Adopted: true,
 	})
 	if err != nil {
 		return fmt.Errorf("encode the guest's configuration: %w", err)

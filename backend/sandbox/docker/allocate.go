@@ -44,6 +44,18 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 	if pl, err = p.on(ctx, pl, img); err != nil {
 		return h, err
 	}
+	if pl.maybe {
+		aio, err := p.recognise(ctx, pl)
+		if err != nil {
+			return h, err
+		}
+		if aio {
+			pl.serves = pl.server
+		}
+	}
+	if pl.serves != nil {
+		return p.allocateServed(ctx, pl, done)
+	}
 	guest, _, err := embedded.Install(p.guests(), pl.arch)
 	if err != nil {
 		return h, err
@@ -97,7 +109,7 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 // short by the end of ctx: the engine would finish a creation that we no longer
 // know of. It takes some milliseconds.
 func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (string, error) {
-	config, err := p.config(pl, b)
+	config, host, err := p.configs(pl, guest, b)
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +120,7 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 	detached := context.WithoutCancel(ctx)
 	for ; ; n++ {
 		created, err := call(detached, p, "create the container", createTimeout, func(ctx context.Context) (container.CreateResponse, error) {
-			return p.engine.ContainerCreate(ctx, config, p.hostConfig(pl, guest, b), nil, nil, p.name(pl.root, n))
+			return p.engine.ContainerCreate(ctx, config, host, nil, nil, p.name(pl.root, n))
 		})
 		if cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "is already in use") && ctx.Err() == nil {
 			continue // a name that somebody without our labels took
@@ -119,8 +131,11 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 		for _, warning := range created.Warnings {
 			p.log.WarnContext(ctx, "engine warning", "task", pl.root, "container", created.ID[:12], "warning", warning)
 		}
-		if err := b.note(owner{Session: pl.root, Container: created.ID}); err != nil {
+		if err := b.note(owner{Session: pl.root, Container: created.ID, Serves: pl.serves}); err != nil {
 			return "", fmt.Errorf("note the container: %w", err)
+		}
+		if pl.serves != nil {
+			return created.ID, ctx.Err()
 		}
 		if pl.byExec {
 			var own []*tar.Header
@@ -138,6 +153,16 @@ func (p *Provider) create(ctx context.Context, pl plan, guest string, b box) (st
 		}
 		return created.ID, ctx.Err()
 	}
+}
+
+// configs are both parts of a container's configuration.
+func (p *Provider) configs(pl plan, guest string, b box) (*container.Config, *container.HostConfig, error) {
+	if pl.serves != nil {
+		config, err := p.servedConfig(pl, b)
+		return config, p.servedHostConfig(pl), err
+	}
+	config, err := p.config(pl, b)
+	return config, p.hostConfig(pl, guest, b), err
 }
 
 // makeHome makes the HOME of commands in a container that has not started. The

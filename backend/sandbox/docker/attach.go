@@ -46,6 +46,9 @@ func (p *Provider) Attach(ctx context.Context, ref sandbox.Ref) (sandbox.Handle,
 	if err != nil {
 		return sandbox.Handle{}, fmt.Errorf("attach to %s: %v: %w", id[:12], err, sandbox.ErrForeign)
 	}
+	if serves(c) {
+		return p.attachServed(ctx, c, b)
+	}
 	if err := p.run(ctx, c); err != nil {
 		return sandbox.Handle{}, err
 	}
@@ -75,7 +78,9 @@ func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	if err := p.recheckMounts(c); err != nil {
 		return fmt.Errorf("start the container %s: %w: %w", c.ID[:12], err, sandbox.ErrStopped)
 	}
-	if config, ok := guestConfig(c); ok && !sharesSocket(c) {
+	if serves(c) {
+		p.resetChannels(c.ID)
+	} else if config, ok := guestConfig(c); ok && !sharesSocket(c) {
 		if err := p.putAgain(ctx, c, config.GuestUID); err != nil {
 			return fmt.Errorf("start the container %s: %w", c.ID[:12], err)
 		}

@@ -32,6 +32,10 @@ type owner struct {
 	// Adopted is set where the container was there before, and outlives the guest:
 	// the box holds this note alone.
 	Adopted *adopted `json:"adopted,omitempty"`
+
+	// Serves is set where the image's own server does the work. The container is
+	// ours then, and a guest that is Adopted stands beside that server.
+	Serves *served `json:"serves,omitempty"`
 }
 
 // newGuestID returns an id that was never used.

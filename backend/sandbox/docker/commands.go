@@ -38,7 +38,9 @@ func (p *Provider) commands(ctx context.Context, c container.InspectResponse) []
 	id := c.ID[:12]
 	list := []sandbox.HandCommand{line("make", p.makeArguments(ctx, c)...)}
 	if c.State.Running && !c.State.Paused {
-		if hello, err := p.hello(ctx, c); err == nil {
+		if serves(c) {
+			list = append(list, line("shell", "exec", "-it", id, "sh"))
+		} else if hello, err := p.hello(ctx, c); err == nil {
 			list = append(list, line("shell", "exec", "-it",
 				"--user", fmt.Sprintf("%d:%d", hello.UID, hello.GID), "--env", "HOME="+hello.Home,
 				"-w", c.Config.WorkingDir, id, cmp.Or(hello.Shell, "sh")))
@@ -131,6 +133,13 @@ func (p *Provider) makeArguments(ctx context.Context, c container.InspectRespons
 			}
 			flag("--mount", mountArgument(m))
 		}
+	}
+	if serves(c) { // it finds a home in its image, and its key in the person's own shell
+		home = []string{"--env", keyVariable}
+		if len(h.PortBindings) > 0 {
+			home = append(home, "--publish", "127.0.0.1::"+strconv.Itoa(servedPort))
+		}
+		return slices.Concat(args, home, []string{p.imageNow(ctx, c)})
 	}
 	args = append(args, home...)
 	entrypoint, env := byHand(c.Config.Entrypoint)

@@ -83,6 +83,9 @@ func (p *Provider) observe(ctx context.Context, at spot) (sandbox.Condition, err
 		return sandbox.Condition{}, err
 	}
 	seen := condition(c.State)
+	if serves(c) && c.State.ExitCode == 0 && seen.Cause == sandbox.CauseByHand {
+		seen.Cause = p.killedBy(ctx, c, sandbox.CauseExited) // an image's command may end by itself
+	}
 	switch seen.Cause {
 	case sandbox.CauseKilled, sandbox.CauseOutOfMemory:
 		seen.Cause = p.killedBy(ctx, c, seen.Cause)

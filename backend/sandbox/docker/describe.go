@@ -42,9 +42,12 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 		Network:     string(sandbox.NetworkNone),
 	}
 	config, _ := guestConfig(c)
-	if at.guest != "" {
+	switch {
+	case at.guest != "":
 		p.describeAdopted(&d, c, at)
-	} else {
+	case serves(c):
+		d.Commands = p.commands(ctx, c)
+	default:
 		d.User = config.User
 		d.Commands = p.commands(ctx, c)
 	}
@@ -57,7 +60,9 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 	if d.User == "root" && at.guest == "" {
 		d.Notes = append(d.Notes, "commands run as root: they can reach the guest itself, and hide a process from a kill")
 	}
-	if !sharesSocket(c) && at.guest == "" {
+	if serves(c) {
+		p.describeServed(ctx, &d, c)
+	} else if !sharesSocket(c) && at.guest == "" {
 		d.Notes = append(d.Notes, "the guest is reached through the engine: each byte of output passes it")
 		if own := p.elsewhere.Load().container; own != "" {
 			d.Notes = append(d.Notes, "Glovebox itself runs in the container "+shortID(own)+" of this engine: the guest was copied in, and paths of mounts are the engine's")

@@ -119,7 +119,7 @@ func (p *Provider) leave(ctx context.Context, id string, prog program) error {
 func (p *Provider) adoptions(match func(owner) bool) (map[box]owner, error) {
 	found := map[box]owner{}
 	err := p.eachBox(func(b box, o owner) {
-		if o.Adopted != nil && match(o) {
+		if o.Adopted != nil && o.Serves == nil && match(o) {
 			found[b] = o
 		}
 	})

@@ -53,6 +53,11 @@ type plan struct {
 	asRoot  bool
 	facts   *facts
 
+	wire   string
+	server *served // how it would be spoken to; nil where the Spec rules that out
+	serves *served // nil for a guest of ours as the first process
+	maybe  bool    // the image may serve the API: it exposes the port
+
 	byExec   bool // the guest is copied in, and reached through the engine
 	ownPlace bool // the workdir is the container's own
 }
@@ -76,6 +81,9 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 	}
 	f, err := p.connect(ctx)
 	if err != nil {
+		return plan{}, err
+	}
+	if err := p.checkAPI(); err != nil {
 		return plan{}, err
 	}
 	if err := p.checkMounts(spec); err != nil {
@@ -115,6 +123,9 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 		}
 	}
 	slices.Sort(pl.env)
+	if pl.wire = spec.Wire; checkServed(spec) == nil {
+		pl.server = planServed(pl, spec)
+	}
 	if pl.limits, err = limits(spec.Resources, f.NCPU); err != nil {
 		return plan{}, err
 	}
@@ -124,6 +135,11 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 // on completes an outline with the image that the engine has.
 func (p *Provider) on(ctx context.Context, pl plan, img image.InspectResponse) (_ plan, err error) {
 	pl.imageID, pl.arch = img.ID, img.Architecture
+	says, maybe := imageServes(img)
+	if pl.wire == sandbox.WireAIO || says {
+		pl.serves = pl.server
+	}
+	pl.maybe = maybe && pl.serves == nil && pl.server != nil
 	if pl.uid, pl.gid, err = workspaceOwner(pl); err != nil {
 		return plan{}, err
 	}
@@ -131,6 +147,9 @@ func (p *Provider) on(ctx context.Context, pl plan, img image.InspectResponse) (
 	case "root":
 		pl.uid, pl.gid = 0, 0
 	case "image":
+		if pl.serves != nil {
+			break // its own server knows
+		}
 		user, err := p.imageUser(ctx, pl.root, img)
 		if err != nil {
 			return plan{}, err
@@ -157,8 +176,10 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if spec.Wall != "" && spec.Wall != sandbox.WallDocker {
 		return &sandbox.FieldError{Field: "wall", Reason: fmt.Sprintf("%s is not the docker wall", spec.Wall)}
 	}
-	if spec.Wire != "" {
-		return &sandbox.FieldError{Field: "wire", Reason: fmt.Sprintf("%q is not available behind the docker wall; leave it empty", spec.Wire)}
+	if spec.Wire == sandbox.WireAIO {
+		if err := checkServed(spec); err != nil {
+			return err
+		}
 	}
 	if cmp.Or(spec.Image, p.opts.DefaultImage) == "" {
 		return &sandbox.FieldError{Field: "image", Reason: "is empty; name an image that the engine has (docker images)"}
@@ -335,11 +356,7 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
 	for _, m := range pl.placed {
-		kind := mount.TypeBind
-		if m.Kind == sandbox.Volume {
-			kind = mount.TypeVolume
-		}
-		mounts = append(mounts, mount.Mount{Type: kind, Source: m.Source, Target: m.Target, ReadOnly: m.Mode == sandbox.ReadOnly})
+		mounts = append(mounts, engineMount(m))
 	}
 	return mounts
 }

@@ -80,5 +80,5 @@ func (p *Provider) explainExit(ctx context.Context, id string, code int64) error
 			said = ": " + said
 		}
 	}
-	return fmt.Errorf("the container %s ended with code %d before its guest answered%s: %w", id[:12], code, said, sandbox.ErrStopped)
+	return fmt.Errorf("the container %s ended with code %d before it answered%s: %w", id[:12], code, said, sandbox.ErrStopped)
 }

@@ -47,7 +47,7 @@ func (p *Provider) Stop(ctx context.Context, ref sandbox.Ref) error {
 			return err
 		}
 	}
-	if c.State.Running {
+	if c.State.Running && !serves(c) {
 		p.shutDown(ctx, c)
 	}
 	_, err = call(ctx, p, "stop the container", startTimeout, func(ctx context.Context) (struct{}, error) {

@@ -367,7 +367,7 @@ func (s *Server) shellExec(w http.ResponseWriter, r *http.Request) {
 	if cut := first(whole, 30_000); q.Truncate && len(cut) < len(whole) {
 		answer["output"] = cut
 		if !s.o.NoSpill {
-			spill := s.t.TempDir() + "/full-output"
+			spill := s.spills + "/full-output-" + rand.Text()
 			if err := os.WriteFile(spill, []byte(strings.ReplaceAll(string(c.out[0]), "\n", "\r\n")), 0o600); err == nil {
 				answer["full_output_file_path"] = spill
 			}

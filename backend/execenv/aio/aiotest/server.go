@@ -56,11 +56,12 @@ type Options struct {
 type Server struct {
 	URL string
 
-	o    Options
-	tag  string // in the environment of all that it starts
-	spec *openAPI
-	t    testing.TB
-	http *httptest.Server
+	o      Options
+	spills string // directory of what is cut
+	tag    string // in the environment of all that it starts
+	spec   *openAPI
+	t      testing.TB
+	http   *httptest.Server
 
 	requests atomic.Int64
 
@@ -70,17 +71,24 @@ type Server struct {
 	shells   map[string]string // directory by session; the command of one is in commands
 }
 
+// New returns a server for a program that serves it as a handler. Workspace is
+// not empty; Close takes along all that it has started.
+func New(o Options) *Server {
+	return &Server{o: o, spills: os.TempDir(), tag: "AIOTEST=" + rand.Text(), seen: map[string]int{}, commands: map[string]*command{}, shells: map[string]string{}}
+}
+
 // Start starts a server, which ends with the test and takes all it started with it.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	if o.Workspace == "" {
 		o.Workspace = t.TempDir()
 	}
-	s := &Server{o: o, t: t, tag: "AIOTEST=" + rand.Text(), seen: map[string]int{}, commands: map[string]*command{}, shells: map[string]string{}}
+	s := New(o)
+	s.t, s.spills = t, t.TempDir()
 	if path := os.Getenv("AIO_OPENAPI"); path != "" {
 		s.spec = loadOpenAPI(t, path)
 	}
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.http = httptest.NewServer(s)
 	s.URL = s.http.URL + o.Prefix
 	t.Cleanup(s.Close)
 	return s
@@ -89,14 +97,18 @@ func Start(t testing.TB, o Options) *Server {
 // Close ends the server at once, requests under way with it, and all of its
 // processes. It is idempotent.
 func (s *Server) Close() {
-	s.http.CloseClientConnections()
+	if s.http != nil {
+		s.http.CloseClientConnections()
+	}
 	s.mu.Lock()
 	for _, c := range s.commands {
 		c.abandon()
 	}
 	s.mu.Unlock()
 	s.killAll()
-	s.http.Close()
+	if s.http != nil {
+		s.http.Close()
+	}
 }
 
 // Requests returns how many requests of a method and path, such as
@@ -114,7 +126,8 @@ func (s *Server) Sessions() int {
 	return len(s.commands) + len(s.shells)
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL.Path = strings.TrimPrefix(r.URL.Path, s.o.Prefix)
 	s.mu.Lock()
 	s.seen[r.Method+" "+r.URL.Path]++
