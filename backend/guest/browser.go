@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,11 +31,23 @@ const lastTime = 20 * time.Second
 type browser struct {
 	*chromium.Browser
 	conns sync.WaitGroup
+
+	mu   sync.Mutex
+	runs map[*process.Mark]bool
+}
+
+// marks are those of the browser's processes. A browser that nobody uses is no use
+// of the sandbox.
+func (b *browser) marks() []*process.Mark {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.runs))
 }
 
 func (g *Guest) newBrowser(u user, env environment, left *remains) *browser {
 	path := env.get("PATH")
-	return &browser{Browser: chromium.New(chromium.Options{
+	b := &browser{runs: map[*process.Mark]bool{}}
+	b.Browser = chromium.New(chromium.Options{
 		Home: u.home, Env: env, Hostname: g.hello.Hostname, Proxy: g.cfg.Relay, Passing: g.cfg.Adopted,
 		Unsandboxed: unsandboxed(g.cfg, u),
 		Look: func(name string) string {
@@ -45,10 +59,14 @@ func (g *Guest) newBrowser(u user, env environment, left *remains) *browser {
 			if err != nil {
 				return nil, err
 			}
-			return &browserProcess{p, left}, nil
+			b.mu.Lock()
+			b.runs[p.Mark] = true
+			b.mu.Unlock()
+			return &browserProcess{b, p, left}, nil
 		},
 		Log: g.log,
-	})}
+	})
+	return b
 }
 
 // unsandboxed says why Chromium cannot have its own sandbox, as far as that is
@@ -65,16 +83,21 @@ func unsandboxed(cfg wire.GuestConfig, u user) string {
 
 // browserProcess is the first process of a browser.
 type browserProcess struct {
+	b    *browser
 	p    *process.Process
 	left *remains
 }
 
-func (b *browserProcess) PID() int                   { return b.p.PID }
-func (b *browserProcess) Done() <-chan struct{}      { return b.p.Done() }
-func (b *browserProcess) Status() syscall.WaitStatus { return b.p.Status() }
+func (r *browserProcess) PID() int                   { return r.p.PID }
+func (r *browserProcess) Done() <-chan struct{}      { return r.p.Done() }
+func (r *browserProcess) Status() syscall.WaitStatus { return r.p.Status() }
 
-func (b *browserProcess) Kill(cause string) execenv.KillReport {
-	return b.left.kill(b.p.Mark, cause)
+func (r *browserProcess) Kill(cause string) execenv.KillReport {
+	report := r.left.kill(r.p.Mark, cause)
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	delete(r.b.runs, r.p.Mark)
+	return report
 }
 
 // shutdown ends the browser and waits until its clients have seen it.

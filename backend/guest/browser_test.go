@@ -260,6 +260,9 @@ func TestBrowser_startsOnDemandAsTheUser(t *testing.T) {
 					t.Errorf("process %s runs as %d, want %d", pid, got, uid)
 				}
 			}
+			if s, err := c.Stats(t.Context()); err != nil || s.Processes != 0 {
+				t.Errorf("a browser counts as %d processes of commands, %v", s.Processes, err)
+			}
 			after, err := c.BrowserStop(t.Context())
 			if err != nil || after.State != wire.BrowserStopped || after.LastEnd == nil || after.LastEnd.Cause != wire.BrowserEndStop || len(after.LastEnd.Kill.Left) != 0 {
 				t.Errorf("after the stop: %+v, %v", after, err)

@@ -133,7 +133,7 @@ func sendError(w http.ResponseWriter, e wire.Error, status int) {
 func (g *Guest) sayHello(w http.ResponseWriter, _ *http.Request) { answer(w, g.hello) }
 
 func (g *Guest) sayStats(w http.ResponseWriter, _ *http.Request) {
-	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running(), Processes: g.table.Living()}
+	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running(), Processes: g.table.Living(g.browser.marks()...)}
 	g.memory.stats(&s)
 	answer(w, s)
 }
