@@ -1,6 +1,7 @@
 package app
 
 import (
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -245,5 +246,52 @@ func TestAdopt_killed(t *testing.T) {
 	awaitGone(t, n)
 	if after := engine(t, "diff", id); !slices.Equal(after, before) {
 		t.Errorf("docker diff was %q and is %q", before, after)
+	}
+}
+
+// What is on the engine and held by no session says whose it is. One of this
+// instance that the ledger has never heard of is kept and can be removed by hand;
+// those of others cannot, dead or alive.
+func TestContainers_ofNoSession(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallDocker)
+	data := dataDir(t)
+	s := start(t, data)
+	s.opened(sandbox.Spec{Wall: sandbox.WallDocker}, workspace(t, 1000)) // which makes the image
+	about := s.about()
+	create := func(args ...string) string {
+		id := engine(t, append(append([]string{"create"}, args...), about.DefaultImage, "/bin/true")...)[0]
+		t.Cleanup(func() { exec.Command("docker", "rm", "-f", id).Run() })
+		return id
+	}
+	unknown := create("--label", "glovebox.instance="+about.Instance, "--label", "glovebox.session=s-neverheardof")
+	another := create("--label", "glovebox.instance=another", "--label", "glovebox.session=s-other")
+	prefixed := create("--name", "glovebox-"+about.Instance+"-stranger-9")
+	s.kill()
+	s = start(t, data)
+	s.opened(sandbox.Spec{Wall: sandbox.WallDocker}, workspace(t, 1000)) // after the first reaping
+	var list httpapi.EngineContainers
+	if err := s.call(t.Context(), "GET", "/containers", nil, &list); err != nil {
+		t.Fatal(err)
+	}
+	owners := map[string]string{}
+	for _, c := range list.Containers {
+		owners[c.ID] = c.Owner
+	}
+	if owners[unknown] != "orphan" || owners[another] != "instance" || owners[prefixed] != "stranger" {
+		t.Errorf("shown as %q, %q and %q, want an orphan, another instance's and a stranger", owners[unknown], owners[another], owners[prefixed])
+	}
+	for _, id := range []string{another, prefixed} {
+		wantCode(t, s.call(t.Context(), "POST", "/containers/"+id+"/release", nil, nil), "sandbox_foreign")
+	}
+	if err := s.call(t.Context(), "POST", "/containers/"+unknown+"/release", nil, nil); err != nil {
+		t.Errorf("remove the orphan: %v", err)
+	}
+	left := engine(t, "ps", "-aq", "--no-trunc", "--filter", "id="+unknown, "--filter", "id="+another, "--filter", "id="+prefixed)
+	slices.Sort(left)
+	want := []string{another, prefixed}
+	slices.Sort(want)
+	if !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
 	}
 }

@@ -37,10 +37,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer done()
 
+	begun := time.Now()
 	if err := m.load(ctx); err != nil {
 		return err
 	}
-	begun := time.Now()
 	var first sync.WaitGroup
 	walls := make(map[sandbox.Wall]bool)
 	for w := range m.providers {
@@ -239,8 +239,8 @@ func (m *Manager) same(s sighting, found []sandbox.Found) bool {
 	if s.r.version != s.version {
 		return true // an operation has said more since
 	}
-	if s.r.cond.Value != cond.Value || s.r.cond.Source == "ledger" {
-		return false
+	if s.r.cond.Value != cond.Value || s.r.cond.Source == "ledger" && cond.Value != sandbox.StateReady {
+		return false // only what runs has no cause that a closer look may tell
 	}
 	s.r.cond.ObservedAt, s.r.cond.Source = time.Now(), cond.Source
 	return true

@@ -57,8 +57,10 @@ type Options struct {
 	// itself. For a session that never ran there it does nothing.
 	ReleaseLocal func(rootTaskID string) error
 	HostRunner   execenv.Runner // of this machine, for what a sandbox is compared with
-	HostConfig   HostConfig     // of which a Service asks the policy
-	Log          *slog.Logger
+	// RemoveImage removes a snapshot that a fork was to be made of.
+	RemoveImage func(ctx context.Context, image string) error
+	HostConfig  HostConfig // of which a Service asks the policy
+	Log         *slog.Logger
 }
 
 // Defaults fill what an Open leaves out.
@@ -79,6 +81,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	drivers map[string]*driver
+	works   map[string]*work    // snapshots and forks that are being made, by root task
 	own     map[string]struct{} // calls that a person made and waits for in this process
 	life    context.Context     // of the workers; nil before Run
 	closing bool
@@ -91,7 +94,7 @@ func New(o Options) *Service {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "session")
-	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, own: map[string]struct{}{}}
+	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, works: map[string]*work{}, own: map[string]struct{}{}}
 	s.egress = newEgressLog(s.recordEgress)
 	return s
 }

@@ -112,7 +112,7 @@ func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse, gu
 func (p *Provider) recheckMounts(c container.InspectResponse) error {
 	var spec sandbox.Spec
 	for _, m := range c.HostConfig.Mounts {
-		if m.Type != mount.TypeBind || m.Target == insideHome && !p.bindless() || path.Dir(m.Target) == insideDir {
+		if m.Type != mount.TypeBind || path.Dir(m.Target) == insideDir {
 			continue
 		}
 		source, mode := m.Source, sandbox.ReadWrite
@@ -125,6 +125,9 @@ func (p *Provider) recheckMounts(c container.InspectResponse) error {
 				return fmt.Errorf("%s, which the sandbox has mounted, is not to be seen by this program any more: mount it into this program's container again", source)
 			}
 			source = ours
+		}
+		if _, own := within(source, p.boxes()); own && m.Target == insideHome {
+			continue // we made it
 		}
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: source, Target: m.Target, Mode: mode})
 	}

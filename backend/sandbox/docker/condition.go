@@ -168,8 +168,12 @@ func (p *Provider) found(ctx context.Context, s container.Summary) (sandbox.Foun
 // claimed returns the session that a container was made for, where this data
 // directory says the same as the labels. A directory that was copied or brought
 // back from a backup has the instance of another one, which may be alive: what
-// that has made since is nobody's to judge here.
+// that has made since is nobody's to judge here. What is no sandbox, but was made
+// for a moment on the way to one, has no directory and holds nothing.
 func (p *Provider) claimed(labels map[string]string) string {
+	if labels[labelSandbox] == "" {
+		return labels[labelSession]
+	}
 	b, err := p.box(labels[labelSandbox])
 	if err != nil {
 		return ""

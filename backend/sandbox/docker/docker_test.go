@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,4 +146,29 @@ func testProvider(t *testing.T, o Options, own *Provider) {
 			return leftOf(t, p)
 		},
 	})
+}
+
+// A data directory that was copied has the instance of another one. What that has
+// made since is listed as nobody's, so that it is not reaped.
+func TestList_copiedDirectory(t *testing.T) {
+	p := ownProvider(t)
+	h := mustAllocate(t, p, sandbox.Spec{Workspace: t.TempDir(), User: "root"})
+	sessions := func(p *Provider) (sessions []string) {
+		found, err := p.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Ref.ID() == h.SandboxID {
+				sessions = append(sessions, f.RootTaskID)
+			}
+		}
+		return sessions
+	}
+	if got := sessions(p); !slices.Equal(got, []string{"root"}) {
+		t.Errorf("its own directory lists it as of %q", got)
+	}
+	if got := sessions(newProvider(t, t.TempDir(), p.opts.Instance)); !slices.Equal(got, []string{""}) {
+		t.Errorf("another directory lists it as of %q, want of nobody", got)
+	}
 }
