@@ -36,9 +36,9 @@ func TestBootstrapDebian_cancelled(t *testing.T) {
 	if entries, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
-	if err := unix.Kill(-made.cmd.Process.Pid, 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("a process is left: %v", err)
-	}
+	await(t, "the end of its processes", func() bool {
+		return errors.Is(unix.Kill(-made.cmd.Process.Pid, 0), unix.ESRCH)
+	})
 }
 
 func TestBootstrapDebian_failsWithItsLastWords(t *testing.T) {
