@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/execenv/aio", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/sandbox/remote", "backend/egress", "backend/browser", "backend/browser/relay", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},
-	{"backend/guest/process", "backend/guest/journal", "backend/files", "backend/sandbox/mountcheck"},
+	{"backend/guest/process", "backend/guest/journal", "backend/guest/chromium", "backend/files", "backend/sandbox/mountcheck"},
 	{"backend/wire", "backend/capture", "backend/terminal", "backend/browser/tabs"},
 	{"backend/execenv", "backend/task", "backend/stream", "backend/llm/remote", "backend/browser/devtools", "backend/browser/control"},
 	{"backend/sandbox", "backend/llm", "backend/config", "frontend"},

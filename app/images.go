@@ -16,8 +16,11 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 )
 
-// tinyRecipe is what a build of the tiny image is asked for by.
-const tinyRecipe = "tiny"
+// What a build of an image is asked for by.
+const (
+	tinyRecipe     = "tiny"
+	standardRecipe = "standard"
+)
 
 // logLines is how much of a build's log is kept.
 const logLines = 200
@@ -110,13 +113,22 @@ func (b *build) snapshot() httpapi.Build {
 
 // Build implements httpapi.Imager.
 func (m *images) Build(image string) (httpapi.Build, error) {
-	if image != tinyRecipe {
-		return httpapi.Build{}, &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("there is no recipe for %q; choose %s", image, tinyRecipe)}
+	first := httpapi.Build{Kind: httpapi.KindBuild, Image: image}
+	switch image {
+	case tinyRecipe:
+		first.Ref = m.docker.TinyImage()
+		return m.begin(first, func(ctx context.Context, b *build) error {
+			_, err := m.docker.ImportTiny(ctx, func(step string) { m.step(b, sandbox.Step{Name: step}) })
+			return err
+		})
+	case standardRecipe:
+		first.Ref = m.docker.StandardImage()
+		return m.begin(first, func(ctx context.Context, b *build) error {
+			_, err := m.docker.MakeStandard(ctx, func(s sandbox.Step) { m.step(b, s) })
+			return err
+		})
 	}
-	return m.begin(httpapi.Build{Kind: httpapi.KindBuild, Image: image, Ref: m.docker.TinyImage()}, func(ctx context.Context, b *build) error {
-		_, err := m.docker.ImportTiny(ctx, func(step string) { m.step(b, sandbox.Step{Name: step}) })
-		return err
-	})
+	return httpapi.Build{}, &sandbox.FieldError{Field: "image", Reason: fmt.Sprintf("there is no recipe for %q; choose %s or %s", image, standardRecipe, tinyRecipe)}
 }
 
 // Pull implements httpapi.Imager.

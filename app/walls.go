@@ -163,7 +163,7 @@ func (a *App) defaultImage(ctx context.Context) (string, error) {
 	if err := a.docker.Probe(ctx); err != nil {
 		return "", err
 	}
-	standard := "glovebox/sandbox:" + Version
+	standard := a.docker.StandardImage()
 	if ok, err := a.docker.ImageExists(ctx, standard); err != nil || ok {
 		return standard, err
 	}
@@ -253,13 +253,17 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 		}
 	}
 	if walls[0].Available {
-		tiny := httpapi.Check{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny"}
-		ok, err := a.docker.ImageExists(ctx, a.docker.TinyImage())
-		if err != nil {
-			tiny.Detail = err.Error()
-			add(false, "warn", tiny)
-		} else {
-			add(ok, "info", tiny)
+		for _, img := range []httpapi.Check{
+			{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny"},
+			{Name: "standard image", Detail: a.docker.StandardImage(), Fix: "build it for sandboxes with a browser", Command: "glovebox image build"},
+		} {
+			ok, err := a.docker.ImageExists(ctx, img.Detail)
+			if err != nil {
+				img.Detail = err.Error()
+				add(false, "warn", img)
+			} else {
+				add(ok, "info", img)
+			}
 		}
 	}
 	_, _, err := embedded.Binary("amd64")

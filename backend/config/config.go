@@ -49,7 +49,7 @@ type Egress struct {
 // Sandbox is the spec that a session takes where it names nothing itself.
 type Sandbox struct {
 	Wall      string            `toml:"wall"`    // docker where an engine answers, else namespace
-	Image     string            `toml:"image"`   // the tiny image
+	Image     string            `toml:"image"`   // the standard image where it was built, else the tiny one
 	Wire      string            `toml:"wire"`    // aio for an image that serves the AIO Sandbox API; found out
 	User      string            `toml:"user"`    // host
 	Network   string            `toml:"network"` // proxy, none or open; proxy

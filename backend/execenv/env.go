@@ -87,6 +87,8 @@ var (
 	ErrLost           = errors.New("the sandbox is lost")              // it went away while the call ran
 	ErrUnreachable    = errors.New("the sandbox does not answer")
 	ErrUnsupported    = errors.New("not supported here")
+	ErrNoBrowser      = errors.New("the sandbox has no browser")
+	ErrBrowser        = errors.New("the browser does not run") // it did not start, or has ended
 	ErrBusy           = errors.New("too many calls at once")
 	ErrInvalid        = errors.New("invalid request")
 )

@@ -59,6 +59,7 @@ type Guest struct {
 	memory   *memory
 	watches  chan struct{} // a token per open watch
 	relay    *relay        // nil when nothing leaves the sandbox
+	browser  *browser
 
 	stop     chan struct{} // closed by a request to shut down
 	stopOnce sync.Once
@@ -158,7 +159,9 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 		cfg: cfg, boot: g.hello.BootID, env: env, table: g.table, journal: g.journal, memory: g.memory,
 		byID: map[string]*call{}, lingering: map[*process.Mark]*call{},
 	}
-	g.terms = &terminals{workdir: cfg.Workdir, user: u.name, host: g.hello.Hostname, env: env, table: g.table}
+	left := &remains{table: g.table}
+	g.terms = &terminals{workdir: cfg.Workdir, user: u.name, host: g.hello.Hostname, env: env, table: g.table, remains: left}
+	g.browser = g.newBrowser(u, env, left)
 	g.listener = newListener(socket, wire.Greeting{
 		Version: wire.Version, GuestID: cfg.GuestID, BootID: g.hello.BootID,
 	}, cfg.PublicKey)
@@ -221,7 +224,7 @@ func takeLock(path string) (*os.File, error) {
 }
 
 // Serve answers until ctx ends or a request asks for the end; then it kills
-// every call and terminal and returns. Signals never end it: they come from inside.
+// every call, terminal and browser and returns. Signals never end it: they come from inside.
 func (g *Guest) Serve(ctx context.Context) error {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
@@ -257,6 +260,7 @@ func (g *Guest) close(ctx context.Context, server *http.Server) error {
 	defer cancel()
 	var ending sync.WaitGroup
 	ending.Go(func() { g.terms.shutdown(ctx) })
+	ending.Go(func() { g.browser.shutdown(ctx) })
 	g.calls.shutdown(ctx)
 	ending.Wait()
 	// Answers that are being written are finished, for a moment.

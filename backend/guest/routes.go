@@ -35,6 +35,11 @@ func (g *Guest) routes() http.Handler {
 	mux.HandleFunc("DELETE "+wire.PathTerminal, g.closeTerminal)
 	mux.HandleFunc("GET "+wire.PathView, g.viewTerminal)
 
+	mux.HandleFunc("GET "+wire.PathBrowser, g.sayBrowser)
+	mux.HandleFunc("POST "+wire.PathBrowserStart, g.startBrowser)
+	mux.HandleFunc("POST "+wire.PathBrowserStop, g.stopBrowser)
+	mux.HandleFunc("GET "+wire.PathCDP, g.openCDP)
+
 	if g.relay != nil {
 		mux.HandleFunc("GET "+wire.PathRelay, g.openRelay)
 	}
@@ -128,7 +133,7 @@ func sendError(w http.ResponseWriter, e wire.Error, status int) {
 func (g *Guest) sayHello(w http.ResponseWriter, _ *http.Request) { answer(w, g.hello) }
 
 func (g *Guest) sayStats(w http.ResponseWriter, _ *http.Request) {
-	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running(), Processes: g.table.Living()}
+	s := wire.Stats{Calls: g.calls.count(), Terminals: g.terms.set.Running(), Processes: g.table.Living(g.browser.marks()...)}
 	g.memory.stats(&s)
 	answer(w, s)
 }

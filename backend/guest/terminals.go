@@ -33,10 +33,9 @@ type terminals struct {
 	table      *process.Table
 	set        terminal.Set
 
-	views sync.WaitGroup
+	remains *remains
 
-	mu   sync.Mutex
-	left []*process.Mark // of terminals that were closed, with processes that outlived the kill
+	views sync.WaitGroup
 }
 
 // open starts a terminal.
@@ -94,23 +93,9 @@ func (t *terminalProcess) PID() int                   { return t.p.PID }
 func (t *terminalProcess) Done() <-chan struct{}      { return t.p.Done() }
 func (t *terminalProcess) Status() syscall.WaitStatus { return t.p.Status() }
 
-// Kill is called once, when the terminal is closed: what lived on in the
-// background until then is known by the mark, and only now is that given back.
+// Kill implements terminal.Process.
 func (t *terminalProcess) Kill(cause string) execenv.KillReport {
-	report := t.s.table.Kill(t.p.Mark, cause)
-	t.s.mu.Lock()
-	marks := append(t.s.left, t.p.Mark)
-	t.s.left = nil
-	t.s.mu.Unlock()
-	carried := t.s.table.Sweep(marks)
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	for _, m := range marks {
-		if _, ok := carried[m]; ok {
-			t.s.left = append(t.s.left, m)
-		}
-	}
-	return report
+	return t.s.remains.kill(t.p.Mark, cause)
 }
 
 // shutdown ends all terminals and waits until their views have seen it.

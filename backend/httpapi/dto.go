@@ -217,7 +217,7 @@ type ImageInfo struct {
 }
 
 // BuildRequest names an image: to build, one that Glovebox has a recipe for
-// ("tiny"); to pull, as a registry knows it ("debian:12").
+// ("standard", "tiny"); to pull, as a registry knows it ("debian:12").
 type BuildRequest struct {
 	Image string `json:"image"`
 }

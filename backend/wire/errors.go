@@ -34,6 +34,8 @@ var codes = []struct {
 	{execenv.ErrNoChange, "no_change", http.StatusUnprocessableEntity},
 	{execenv.ErrWorkdirGone, "workdir_gone", http.StatusUnprocessableEntity},
 	{execenv.ErrUnsupported, "unsupported", http.StatusNotImplemented},
+	{execenv.ErrNoBrowser, "no_browser", http.StatusNotImplemented},
+	{execenv.ErrBrowser, "browser", http.StatusServiceUnavailable},
 	{execenv.ErrBusy, "busy", http.StatusTooManyRequests},
 	{execenv.ErrInvalid, "invalid", http.StatusBadRequest},
 }

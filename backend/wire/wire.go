@@ -49,6 +49,11 @@ const (
 
 	PathRelay = "/v1/relay" // GET, an upgrade to ProtocolRelay; the last one counts
 
+	PathBrowser      = "/v1/browser"       // GET → Browser
+	PathBrowserStart = "/v1/browser/start" // POST → Browser, when it answers
+	PathBrowserStop  = "/v1/browser/stop"  // POST → Browser, when nothing of it is left
+	PathCDP          = "/cdp"              // GET, a WebSocket of CDP messages; starts the browser
+
 	PathProxy     = "/proxy/{port}"           // any method: what listens on a port inside, with the prefix taken off
 	PathProxyRest = "/proxy/{port}/{rest...}" // likewise
 

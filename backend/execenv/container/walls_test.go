@@ -73,11 +73,16 @@ func newDocker(t *testing.T, dataDir, instance string) sandbox.Provider {
 	return p
 }
 
-func killContainer(t *testing.T, ref sandbox.Ref) {
-	t.Helper()
-	engine := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+// engineClient speaks with the engine as a stranger does.
+func engineClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", engineSocket)
 	}}}
+}
+
+func killContainer(t *testing.T, ref sandbox.Ref) {
+	t.Helper()
+	engine := engineClient()
 	defer engine.CloseIdleConnections()
 	answer, err := engine.Post("http://engine/containers/"+ref.ID()+"/kill", "", nil)
 	if err != nil {
@@ -140,7 +145,8 @@ type place struct {
 	workspace string
 	binding   lifetime.Binding
 	env       execenv.Env
-	states    chan string // "state cause", of every change that was observed
+	egress    lifetime.Egress // nil for no way out
+	states    chan string     // "state cause", of every change that was observed
 }
 
 const root = "root"
@@ -148,36 +154,40 @@ const root = "root"
 // everyWall runs a test in a sandbox behind each wall.
 func everyWall(t *testing.T, spec sandbox.Spec, test func(t *testing.T, p *place)) {
 	for _, w := range walls {
-		t.Run(string(w.name), func(t *testing.T) {
-			p := &place{wall: w, ledger: &ledger{}, instance: "test-" + strings.ToLower(rand.Text()[:10])}
-			p.states = make(chan string, 100) // more than a test causes
-			p.dataDir, p.workspace = directory(t), directory(t)
-			if os.Getuid() == 0 { // else commands would be root, and the kill best effort
-				if err := os.Chown(p.workspace, 1000, 1000); err != nil {
-					t.Fatal(err)
-				}
-			}
-			p.stranger = w.new(t, p.dataDir, p.instance)
-			t.Cleanup(func() {
-				ctx := context.WithoutCancel(t.Context())
-				if err := p.stranger.Release(ctx, root); err != nil {
-					t.Errorf("release: %v", err)
-				}
-				found, err := p.stranger.(sandbox.Lister).List(ctx)
-				if err != nil || len(found) > 0 {
-					t.Errorf("left behind: %v, %v", found, err)
-				}
-			})
-			p.manage(t, w.new(t, p.dataDir, p.instance))
-			spec.Wall, spec.Workspace = w.name, p.workspace
-			var err error
-			if p.binding, err = p.manager.Allocate(t.Context(), root, spec, nil); err != nil {
-				t.Fatal(err)
-			}
-			p.env = p.bind(t, execenv.Caller{RootTaskID: root, Generation: 1})
-			test(t, p)
-		})
+		t.Run(string(w.name), func(t *testing.T) { onWall(t, w, nil, spec, test) })
 	}
+}
+
+// onWall runs a test in a sandbox behind one wall.
+func onWall(t *testing.T, w wall, egress lifetime.Egress, spec sandbox.Spec, test func(t *testing.T, p *place)) {
+	t.Helper()
+	p := &place{wall: w, ledger: &ledger{}, egress: egress, instance: "test-" + strings.ToLower(rand.Text()[:10])}
+	p.states = make(chan string, 100) // more than a test causes
+	p.dataDir, p.workspace = directory(t), directory(t)
+	if os.Getuid() == 0 { // else commands would be root, and the kill best effort
+		if err := os.Chown(p.workspace, 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.stranger = w.new(t, p.dataDir, p.instance)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := p.stranger.Release(ctx, root); err != nil {
+			t.Errorf("release: %v", err)
+		}
+		found, err := p.stranger.(sandbox.Lister).List(ctx)
+		if err != nil || len(found) > 0 {
+			t.Errorf("left behind: %v, %v", found, err)
+		}
+	})
+	p.manage(t, w.new(t, p.dataDir, p.instance))
+	spec.Wall, spec.Workspace = w.name, p.workspace
+	var err error
+	if p.binding, err = p.manager.Allocate(t.Context(), root, spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.env = p.bind(t, execenv.Caller{RootTaskID: root, Generation: 1})
+	test(t, p)
 }
 
 // directory is a short path, for the sake of sockets, that others may pass.
@@ -199,7 +209,7 @@ func (p *place) manage(t *testing.T, provider sandbox.Provider) {
 	t.Helper()
 	m := lifetime.New(lifetime.Options{
 		Providers: map[sandbox.Wall]sandbox.Provider{p.wall.name: provider},
-		Ledger:    p.ledger, Secret: secret, Log: slog.New(slog.DiscardHandler),
+		Ledger:    p.ledger, Egress: p.egress, Secret: secret, Log: slog.New(slog.DiscardHandler),
 		Observe: func(_ string, _ sandbox.Record, c sandbox.Condition, _ string) {
 			p.states <- string(c.Value) + " " + c.Cause
 		},

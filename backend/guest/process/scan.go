@@ -132,9 +132,13 @@ func (t *Table) Sweep(held []*Mark) map[*Mark][]execenv.Process {
 }
 
 // Living counts the processes that carry a mark: of commands that run, and what
-// others have left in the background.
-func (t *Table) Living() int {
+// others have left in the background. Those with one of the marks in but are left
+// out.
+func (t *Table) Living(but ...*Mark) int {
 	used, _ := t.used()
+	for _, mark := range but {
+		delete(used, mark.key)
+	}
 	n := 0
 	for _, ps := range used {
 		n += len(ps)

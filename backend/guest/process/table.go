@@ -164,6 +164,7 @@ type Spec struct {
 	Env   []string
 	Dir   string
 	Files [3]*os.File
+	More  []*os.File // descriptors 3 and up
 
 	Terminal bool // Files[0] becomes the controlling terminal
 }
@@ -224,6 +225,9 @@ func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
 		Env:   s.Env,
 		Files: []uintptr{s.Files[0].Fd(), s.Files[1].Fd(), s.Files[2].Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: s.Terminal},
+	}
+	for _, f := range s.More {
+		attr.Files = append(attr.Files, f.Fd())
 	}
 	var mark *Mark
 	var err error

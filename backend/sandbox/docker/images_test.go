@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -101,7 +102,7 @@ func TestImportTiny_cancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
-	if err := p.importRoot(ctx, p.TinyImage(), root); err != nil && !errors.Is(err, context.Canceled) {
+	if err := p.importTree(ctx, p.TinyImage(), bytes.NewReader(root), createTimeout, "", p.tinyChanges()); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled on the way: %v", err)
 	} else if err != nil {
 		if there, err := p.ImageExists(t.Context(), p.TinyImage()); err != nil || there {

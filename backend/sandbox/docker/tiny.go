@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
@@ -72,35 +73,34 @@ func (p *Provider) ImportTiny(ctx context.Context, progress func(step string)) (
 		return ref, fmt.Errorf("make %s: %w", ref, err)
 	}
 	progress("import " + ref)
-	return ref, p.importRoot(ctx, ref, root)
+	return ref, p.importTree(ctx, ref, bytes.NewReader(root), createTimeout, "glovebox tiny image", p.tinyChanges())
 }
 
-// importRoot makes an image of a root tree. The end of ctx breaks off the tree,
+// tinyChanges say how the tiny image runs.
+func (p *Provider) tinyChanges() []string {
+	return append(p.labelled("glovebox tiny"), "ENV "+tinyPath, `CMD ["/bin/sh"]`, "WORKDIR /workspace")
+}
+
+// importTree makes an image of a root tree. The end of ctx breaks off the tree,
 // which the engine then refuses; where it had all of it already, the image is
 // removed again.
-func (p *Provider) importRoot(ctx context.Context, ref string, root []byte) error {
-	_, err := call(context.WithoutCancel(ctx), p, "import "+ref, createTimeout, func(limited context.Context) (struct{}, error) {
-		source := image.ImportSource{Source: &brokenOff{ctx, bytes.NewReader(root)}, SourceName: "-"}
-		answer, err := p.engine.ImageImport(limited, source, ref, image.ImportOptions{
-			Message: "glovebox tiny image",
-			Changes: []string{"ENV " + tinyPath, `CMD ["/bin/sh"]`, "WORKDIR /workspace"},
+func (p *Provider) importTree(ctx context.Context, ref string, root io.Reader, limit time.Duration, message string, changes []string) error {
+	err := p.keepUnless(ctx, ref, func(whole context.Context) error {
+		_, err := call(whole, p, "import "+ref, limit, func(limited context.Context) (struct{}, error) {
+			source := image.ImportSource{Source: &brokenOff{ctx, root}, SourceName: "-"}
+			answer, err := p.engine.ImageImport(limited, source, ref, image.ImportOptions{Message: message, Changes: changes})
+			if err != nil {
+				return struct{}{}, err
+			}
+			defer answer.Close()
+			return struct{}{}, importResult(answer)
 		})
-		if err != nil {
-			return struct{}{}, err
-		}
-		defer answer.Close()
-		return struct{}{}, importResult(answer)
-	})
-	if ctx.Err() == nil {
 		return err
+	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("import %s: %w", ref, ctx.Err())
 	}
-	if err == nil {
-		p.detached(ctx, func(ctx context.Context) error {
-			_, err := p.engine.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
-			return err
-		})
-	}
-	return fmt.Errorf("import %s: %w", ref, ctx.Err())
+	return err
 }
 
 // brokenOff is a reader that fails as soon as ctx has ended.

@@ -59,6 +59,9 @@ func (a *arguments) bind(source, target string, readOnly bool) error {
 	return nil
 }
 
+// chrome is where Google's browser lies, the one that is not below /usr.
+const chrome = "/opt/google/chrome"
+
 // devices are the host's own, each a mount. Commands of uid 0 own them, and
 // could change the mode of the host's /dev/null. bubblewrap would make a
 // read-only mount one without devices, so the guest does it.
@@ -100,6 +103,7 @@ func (a *arguments) root(uid int, shm int64) error {
 			a.add("--ro-bind", name, name)
 		}
 	}
+	a.add("--ro-bind-try", chrome, chrome)
 	if err := a.proc(); err != nil {
 		return err
 	}
