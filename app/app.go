@@ -144,6 +144,8 @@ func (a *App) build() error {
 		Providers: providers,
 		Ledger:    a.store,
 		Secret:    a.identity.secret,
+		IdleStop:  a.o.Config.IdleAfter(),
+		Busy:      func(root string) bool { return a.sessions.Busy(root) },
 		Log:       a.log,
 		Observe: func(root string, r sandbox.Record, c sandbox.Condition, detail string) {
 			if !c.Value.Owned() || c.Value == sandbox.StateLost {
@@ -173,8 +175,8 @@ func (a *App) build() error {
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		HostConfig: a.hosts,
-		Default:    session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec()},
+		HostConfig: a.hosts, RemoveImage: a.docker.RemoveImage,
+		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec()},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
 	assets, built := frontend.Assets()
@@ -241,6 +243,8 @@ func (a *App) Run(ctx context.Context) error {
 	failed := make(chan error, 2) // one per sender
 	below.Go(func() { failed <- a.lifetime.Run(life) })
 	below.Go(func() { a.places.run(life) })
+	half := a.halfCopied() // before the sessions begin with others
+	below.Go(func() { a.removeHalfCopied(half) })
 	below.Go(func() { failed <- a.server.Serve(life, a.listener) })
 
 	ctx, stop := context.WithCancel(ctx)
@@ -374,6 +378,24 @@ func (a *App) newWorkspace(sessionID string) (string, error) {
 		return "", err
 	}
 	return dir, nil
+}
+
+// halfCopied are the workspaces that a process was copying for a fork when it died.
+func (a *App) halfCopied() []string {
+	half, err := filepath.Glob(filepath.Join(a.o.DataDir, mountcheck.Workspaces, "*"+session.Copying))
+	if err != nil {
+		a.log.Warn("half-copied workspaces not looked for", "err", err)
+	}
+	return half
+}
+
+func (a *App) removeHalfCopied(half []string) {
+	for _, dir := range half {
+		err := errors.Join(os.RemoveAll(dir), os.RemoveAll(strings.TrimSuffix(dir, session.Copying)))
+		if err != nil {
+			a.log.Warn("half-copied workspace not removed", "err", err)
+		}
+	}
 }
 
 func (a *App) workspaceOf(ctx context.Context, rootTaskID string) (string, error) {

@@ -112,7 +112,7 @@ func (c *cli) root() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.listCommand(), c.showCommand(), c.logsCommand(),
 		c.interruptCommand(), c.retryCommand(), c.archiveCommand(),
-		c.attachCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.releaseCommand(), c.reprovisionCommand(), c.closeCommand(),
+		c.attachCommand(), c.startCommand(), c.stopCommand(), c.unpauseCommand(), c.snapshotCommand(), c.forkCommand(), c.restartCommand(), c.releaseCommand(), c.reprovisionCommand(), c.closeCommand(),
 		c.execCommand(), c.toolCommand(), c.imageCommand(), c.tokenCommand(), c.doctorCommand(), c.versionCommand(), c.benchCommand(),
 	)
 	usageArgs(root)

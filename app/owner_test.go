@@ -505,3 +505,58 @@ func discard(t testing.TB, wall sandbox.Wall, shortID string, guest int, traces 
 		}
 	}
 }
+
+// A session that was closed by a server that died over it lets go of its sandbox.
+func TestKilledWhileClosing(t *testing.T) {
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		t.Parallel()
+		data := dataDir(t)
+		s := start(t, data)
+		id, instance := s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000)), s.about().Instance
+		traces := tracesOf(t, data, s.show(id))
+		s.kill()
+		appendTo(t, data, id, &task.TaskCancelled{Reason: "closed by hand"})
+		s = start(t, data)
+		s.awaitState(id, moments, sandbox.StateReleased)
+		if left := leftovers(t, data, instance, traces); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// A session that was given a new sandbox by a server that died before it said so
+// has that one, and its model is told.
+func TestKilledWhileReprovisioning(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallNamespace)
+	data := dataDir(t)
+	s := start(t, data)
+	id := s.opened(sandbox.Spec{Wall: sandbox.WallNamespace}, workspace(t, 1000))
+	want := s.show(id).Ref
+	s.kill()
+	before := &task.TaskHostBound{HostID: "test", ExecEnvRef: "namespace://local#000000000000000000000000", Wall: sandbox.WallNamespace}
+	appendTo(t, data, id, before)
+	s = start(t, data)
+	bound := awaitEvent(s, id, moments, func(b *task.TaskHostBound) bool { return b.Reprovision })
+	if bound.ExecEnvRef != want {
+		t.Errorf("bound to %s, want %s", bound.ExecEnvRef, want)
+	}
+	awaitEvent(s, id, moments, func(m *task.MessagesAppended) bool { return m.Notice })
+	if r := s.bash(id, "echo on"); r.Status != task.CallOK {
+		t.Errorf("in the sandbox: %s %q", r.Status, r.Text)
+	}
+}
+
+// appendTo writes to the log of a session whose server does not run.
+func appendTo(t testing.TB, data, id string, p task.Payload) {
+	t.Helper()
+	st := openStore(t, data)
+	defer st.Close()
+	event, err := task.Encode(id, id, 0, time.Now(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Append(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+}

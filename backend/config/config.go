@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -54,6 +55,10 @@ type Sandbox struct {
 	Network   string            `toml:"network"` // proxy, none or open; proxy
 	Allow     []string          `toml:"allow"`   // what the proxy lets through beside public addresses
 	Resources map[string]string `toml:"resources"`
+
+	// IdleStop is how long nothing runs in a sandbox before it is stopped: "90m".
+	// 1h; "0" is never.
+	IdleStop string `toml:"idle_stop"`
 
 	// Preamble is the argument list of a program that is run before every command;
 	// what it prints is put before the command. None.
@@ -110,6 +115,9 @@ func (c Config) validate() error {
 	default:
 		return &sandbox.FieldError{Field: "on_quit", Reason: fmt.Sprintf("unknown word %q; choose keep, stop or release", c.OnQuit)}
 	}
+	if _, err := c.Sandbox.idleStop(); err != nil {
+		return err
+	}
 	if err := c.validateModels(); err != nil {
 		return err
 	}
@@ -128,6 +136,33 @@ func (c Config) validate() error {
 		return err
 	}
 	return nil
+}
+
+// defaultIdleStop is long enough for a person to come back to.
+const defaultIdleStop = time.Hour
+
+// IdleAfter returns how long nothing runs in a sandbox before it is stopped, 0 for
+// never.
+func (c Config) IdleAfter() time.Duration {
+	d, err := c.Sandbox.idleStop()
+	if err != nil { // Load has refused it
+		return defaultIdleStop
+	}
+	return d
+}
+
+func (s Sandbox) idleStop() (time.Duration, error) {
+	switch s.IdleStop {
+	case "":
+		return defaultIdleStop, nil
+	case "0":
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s.IdleStop)
+	if err != nil || d < time.Second {
+		return 0, &sandbox.FieldError{Field: "sandbox.idle_stop", Reason: fmt.Sprintf("%q is not a time of at least 1s, as in 90m or 1h30m, nor 0 for never", s.IdleStop)}
+	}
+	return d, nil
 }
 
 // Spec returns the sandbox part as a spec.

@@ -69,6 +69,7 @@ type Outcome struct {
 	TimedOut    bool          `json:"timed_out"`
 	Interrupted bool          `json:"interrupted"`
 	OutOfMemory bool          `json:"out_of_memory"` // probably: killed while the limit was hit
+	MemoryLimit int64         `json:"memory_limit"`  // in bytes, where it was; 0 when it is not known
 	Duration    time.Duration `json:"duration"`
 	Stdout      Captured      `json:"stdout"`
 	Stderr      Captured      `json:"stderr"`

@@ -207,6 +207,9 @@ func (s *calls) launch(c *call, caller execenv.Caller, cmd execenv.Command, stdi
 		defer s.wg.Done()
 		o := c.finish(cmd.Timeout, func() []execenv.Process { return s.settle(c) })
 		o.OutOfMemory = o.ExitCode == 128+int(unix.SIGKILL) && o.Kill == nil && s.memory.kills() > before
+		if o.OutOfMemory {
+			o.MemoryLimit = s.memory.limit()
+		}
 		s.end(c, o)
 	}()
 	return nil

@@ -36,6 +36,13 @@ func (m *memory) kills() int64 {
 	return readField("memory/memory.oom_control", "oom_kill")
 }
 
+// limit is what the sandbox may use, 0 for as much as there is.
+func (m *memory) limit() int64 {
+	var s wire.Stats
+	m.stats(&s)
+	return s.MemoryLimit
+}
+
 // stats fills in what can be read now.
 func (m *memory) stats(s *wire.Stats) {
 	s.ObservedAt = time.Now()

@@ -14,7 +14,7 @@ import (
 // Attach reconnects a root task to its sandbox and starts it when it is stopped,
 // paused or only created. It never makes one. The error wraps sandbox.ErrGone
 // (the row is then lost), ErrStopped, ErrUnreachable (the binding holds) or
-// ErrForeign.
+// ErrForeign. One that was left to its user is taken back.
 func (m *Manager) Attach(ctx context.Context, rootTaskID string) (Binding, error) {
 	return m.reconnect(ctx, rootTaskID, "attach", sandbox.Provider.Attach)
 }
@@ -105,7 +105,10 @@ func (m *Manager) reconnect(ctx context.Context, rootTaskID, verb string, by att
 	return m.bind(ctx, verb, rootTaskID, func(ctx context.Context, r *root) (Binding, error) {
 		rec, err := m.held(ctx, rootTaskID)
 		if err != nil {
-			return Binding{}, err
+			var left bool
+			if rec, left = m.detached(ctx, rootTaskID); !left {
+				return Binding{}, err
+			}
 		}
 		return m.attachBy(ctx, r, rec, by)
 	})
@@ -118,6 +121,17 @@ func (m *Manager) held(ctx context.Context, rootTaskID string) (sandbox.Record, 
 		err = errNone(rootTaskID)
 	}
 	return rec, err
+}
+
+// detached returns the row of a sandbox that a root task has left to its user,
+// where that is the last one that it had.
+func (m *Manager) detached(ctx context.Context, rootTaskID string) (sandbox.Record, bool) {
+	rows, err := m.rows(ctx, rootTaskID)
+	if err != nil || len(rows) == 0 {
+		return sandbox.Record{}, false
+	}
+	last := rows[len(rows)-1]
+	return last, last.State == sandbox.StateDetached
 }
 
 func (m *Manager) attach(ctx context.Context, r *root, rec sandbox.Record) (Binding, error) {

@@ -178,6 +178,18 @@ func (m *Manager) Condition(rootTaskID string) (sandbox.Condition, bool) {
 	return r.cond, true
 }
 
+// Held returns the sandbox that a root task has, as the ledger and the last look
+// at it say; its channel need not be open.
+func (m *Manager) Held(rootTaskID string) (Binding, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.roots[rootTaskID]
+	if !ok || !held(r.rec.State) || r.rec.Ref == "" {
+		return Binding{}, false
+	}
+	return r.bindingLocked(), true
+}
+
 // Describe reads back from the engine what a root task's sandbox is.
 func (m *Manager) Describe(ctx context.Context, rootTaskID string) (sandbox.Description, error) {
 	rec, ok, err := m.live(ctx, rootTaskID)

@@ -56,6 +56,9 @@ func (s *Service) Open(ctx context.Context, o Open) (string, error) {
 // makes is an empty workspace for a session that names none, and after a fault
 // not even that.
 func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCreated, error) {
+	if o.Spec.Share != "" {
+		return nil, &sandbox.FieldError{Field: "share", Reason: "a sandbox is shared by forking the session that has it"}
+	}
 	workspace, err := resolveWorkspace(o.Workspace)
 	if err != nil {
 		return nil, err

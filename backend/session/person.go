@@ -23,6 +23,9 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if !ok {
 		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
 	}
+	if err := s.rouseFor(ctx, id); err != nil {
+		return nil, err
+	}
 	env, v, err := s.personEnv(ctx, id)
 	if err != nil {
 		return nil, err
@@ -107,6 +110,9 @@ func (s *Service) finishPersonCalls(ctx context.Context, j *journal) error {
 // Exec runs a person's command in the session's place without a record in the
 // timeline; nothing of its output is dropped.
 func (s *Service) Exec(ctx context.Context, id string, c execenv.Command, live func(execenv.Chunk)) (execenv.Outcome, error) {
+	if err := s.rouseFor(ctx, id); err != nil {
+		return execenv.Outcome{}, err
+	}
 	env, _, err := s.personEnv(ctx, id)
 	if err != nil {
 		return execenv.Outcome{}, err

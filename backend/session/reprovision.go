@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
@@ -104,11 +105,15 @@ func (s *Service) reprovision(ctx context.Context, d *driver) error {
 	if err != nil {
 		return err
 	}
+	return s.recordReplaced(ctx, st, b)
+}
+
+// recordReplaced writes down that a session has a new sandbox, and tells its model.
+func (s *Service) recordReplaced(ctx context.Context, st *task.State, b lifetime.Binding) error {
+	told := "Your sandbox was lost and has been replaced by a new one. The workspace is the same; " +
+		"running processes, installed packages and files outside the workspace are gone."
 	if b.Record.Spec.Adopt != "" {
-		return s.append(context.WithoutCancel(ctx), d.root, 0, s.bound(st, b, true), notice(
-			"You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."))
+		told = "You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."
 	}
-	return s.append(context.WithoutCancel(ctx), d.root, 0, s.bound(st, b, true), notice(
-		"Your sandbox was lost and has been replaced by a new one. The workspace is the same; "+
-			"running processes, installed packages and files outside the workspace are gone."))
+	return s.append(context.WithoutCancel(ctx), b.Record.RootTaskID, 0, s.bound(st, b, true), notice(told))
 }

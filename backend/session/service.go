@@ -57,8 +57,10 @@ type Options struct {
 	// itself. For a session that never ran there it does nothing.
 	ReleaseLocal func(rootTaskID string) error
 	HostRunner   execenv.Runner // of this machine, for what a sandbox is compared with
-	HostConfig   HostConfig     // of which a Service asks the policy
-	Log          *slog.Logger
+	// RemoveImage removes a snapshot that a fork was to be made of.
+	RemoveImage func(ctx context.Context, image string) error
+	HostConfig  HostConfig // of which a Service asks the policy
+	Log         *slog.Logger
 }
 
 // Defaults fill what an Open leaves out.
@@ -79,6 +81,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	drivers map[string]*driver
+	works   map[string]*work    // snapshots and forks that are being made, by root task
 	own     map[string]struct{} // calls that a person made and waits for in this process
 	life    context.Context     // of the workers; nil before Run
 	closing bool
@@ -91,7 +94,7 @@ func New(o Options) *Service {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "session")
-	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, own: map[string]struct{}{}}
+	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, works: map[string]*work{}, own: map[string]struct{}{}}
 	s.egress = newEgressLog(s.recordEgress)
 	return s
 }
@@ -135,11 +138,35 @@ func (s *Service) takeUpAll(ctx context.Context) error {
 		return fmt.Errorf("read the sessions: %w", err)
 	}
 	for _, v := range views {
+		if err := s.catchUp(ctx, v); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("session not caught up with its sandbox", "session", v.ID, "err", err)
+		}
 		if v.Status == task.StatusRunning || len(v.Open) > 0 || (v.Bound == nil && v.Detail == "" && v.Status != task.StatusEnded) {
 			s.wake(v.ID)
 		}
 	}
 	return nil
+}
+
+// catchUp ends what a process that died had begun with a session's sandbox: one
+// that the session was given is written down, and one that an ended session still
+// has is let go of.
+func (s *Service) catchUp(ctx context.Context, v task.Summary) error {
+	if v.Status == task.StatusEnded {
+		if c, ok := s.o.Lifetime.Condition(v.ID); ok && c.Value.Owned() {
+			s.wake(v.ID)
+		}
+		return nil
+	}
+	b, ok := s.o.Lifetime.Held(v.ID)
+	if !ok || v.Bound == nil || v.Bound.ExecEnvRef == b.Ref {
+		return nil
+	}
+	st, err := s.o.Store.State(ctx, v.ID)
+	if err != nil {
+		return err
+	}
+	return s.recordReplaced(ctx, st, b)
 }
 
 // append writes payloads to a root task's log: the host's own word when

@@ -28,6 +28,9 @@ func (s *Service) Terminals(ctx context.Context, id string) ([]execenv.Terminal,
 // OpenTerminal opens a terminal in a session's place, for a person: it is part
 // of no conversation and of no log.
 func (s *Service) OpenTerminal(ctx context.Context, id string, r execenv.TerminalRequest) (execenv.Terminal, error) {
+	if err := s.rouseFor(ctx, id); err != nil {
+		return execenv.Terminal{}, err
+	}
 	env, err := s.terminals(ctx, id)
 	if err != nil {
 		return execenv.Terminal{}, err

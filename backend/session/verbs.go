@@ -278,8 +278,11 @@ func (s *Service) bound(st *task.State, b lifetime.Binding, again bool) *task.Ta
 	if spec.Wall == sandbox.WallRemote {
 		bound.Workdir = b.Workdir
 	}
-	if spec.Adopt != "" {
+	switch {
+	case spec.Adopt != "":
 		bound.Owner = task.OwnerAdopted
+	case spec.Share != "":
+		bound.Owner = task.OwnerShared
 	}
 	return bound
 }

@@ -114,7 +114,7 @@ func (s *Service) Views(ctx context.Context) ([]View, error) {
 }
 
 func (s *Service) view(sum task.Summary) View {
-	v := View{Summary: sum, Step: s.step(sum.ID)}
+	v := View{Summary: sum, Step: s.step(sum.ID), Shares: s.o.Lifetime.Shares(sum.ID), Work: s.working(sum.ID)}
 	if c, ok := s.o.Lifetime.Condition(sum.ID); ok {
 		v.Condition = &c
 	}

@@ -137,6 +137,9 @@ func (s *Service) advance(ctx context.Context, d *driver) error {
 	if j.State().Status != task.StatusRunning {
 		return nil
 	}
+	if err := s.rouse(ctx, d.root); err != nil {
+		s.o.Log.Warn("idle sandbox not started", "session", d.root, "err", err) // its calls say why
+	}
 	return s.turn(ctx, d, j)
 }
 

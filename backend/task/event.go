@@ -97,13 +97,18 @@ type TaskHostBound struct {
 	Reprovision  bool         `json:"reprovision"`         // it replaces a sandbox that was lost
 	ByPolicy     bool         `json:"by_policy,omitempty"` // the host's policy chose the local wall
 
-	// Owner is OwnerAdopted where the place was there before the session.
+	// Owner is OwnerAdopted where the place was there before the session, and
+	// OwnerShared where it was another session's alone.
 	Owner string `json:"owner,omitempty"`
 }
 
 // OwnerAdopted marks a place that the session is a guest in: a release takes the
-// guest out and leaves the place.
-const OwnerAdopted = "adopted"
+// guest out and leaves the place. OwnerShared marks one that several sessions
+// hold: the last release removes it.
+const (
+	OwnerAdopted = "adopted"
+	OwnerShared  = "shared"
+)
 
 // SandboxStateChanged records a state that was observed or brought about.
 type SandboxStateChanged struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
@@ -155,7 +156,11 @@ func bashNotesOf(p bashParams, o execenv.Outcome) []string {
 		notes = append(notes, fmt.Sprintf("Exit code %d", o.ExitCode))
 	}
 	if o.OutOfMemory {
-		notes = append(notes, "A process was killed, probably out of memory: the sandbox's memory limit was hit.")
+		limit := "the sandbox's memory limit was hit"
+		if o.MemoryLimit > 0 {
+			limit = "limit " + sandbox.FormatSize(o.MemoryLimit)
+		}
+		notes = append(notes, fmt.Sprintf("A process was killed, probably out of memory (%s).", limit))
 	}
 	if len(o.Background) > 0 {
 		notes = append(notes, fmt.Sprintf("Background processes still running: %s", processes(o.Background)))

@@ -3,7 +3,7 @@ import { now, stamp } from "./clock.mjs";
 import { about, doctor } from "./story.mjs";
 
 const DAY = 86_400_000;
-const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024 * 1024, created_at: stamp(now() - days * DAY), ours });
+const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024 * 1024, created_at: stamp(now() - days * DAY), ours, session_id: "" });
 
 const STEPS = ["ask the engine", "find busybox", "pack the file system", "import it", "look what the engine has"];
 const TINY = "glovebox/tiny:0.1";
@@ -56,6 +56,8 @@ export class Machine {
     if (path === "/images") return [200, { default: this.about.default_image, images: this.imagesError ? [] : this.images, builds: [...this.builds.values()].map((b) => b.state), error: this.imagesError }];
     if (path === "/images/build") return this.build(body.image);
     if (path === "/images/build/cancel") return this.cancel(body.image);
+    if (path === "/images/pull") return this.pull(body.image);
+    if (path === "/images/pull/cancel") return this.cancelPull(body.image);
     if (path === "/dirs" && method === "GET") return this.list(query.get("path") || this.about.home);
     if (path === "/dirs") return this.make(body.path);
     return undefined;
@@ -65,7 +67,7 @@ export class Machine {
     if (name !== "tiny") return fault(400, "invalid", `there is no recipe for "${name}"; choose tiny`, "image");
     const running = this.builds.get(name);
     if (running?.state.state === "running") return [202, running.state];
-    const b = { state: { image: name, ref: TINY, state: "running", step: STEPS[0], log: [STEPS[0]], error: "", started_at: stamp(), ended_at: null } };
+    const b = { state: { kind: "build", detail: "", bytes: 0, total: 0, bytes_per_second: 0, image: name, ref: TINY, state: "running", step: STEPS[0], log: [STEPS[0]], error: "", started_at: stamp(), ended_at: null } };
     this.builds.set(name, b);
     const tell = () => this.broadcast({ type: "build", build: structuredClone(b.state) });
     b.end = (state, error = "") => {
@@ -84,6 +86,34 @@ export class Machine {
     }, this.step);
     tell();
     return [202, structuredClone(b.state)];
+  }
+
+  /** pull gets an image, a tenth of it with each step. */
+  pull(name) {
+    if (name.startsWith("private/")) return fault(422, "image", `pull ${name}: the registry refused: unauthorized`, "image");
+    const b = { state: { kind: "pull", image: name, ref: name, state: "running", step: `pulling ${name}`, log: [], error: "", started_at: stamp(), ended_at: null, detail: "1 of 4 layers", bytes: 0, total: 74_800_000, bytes_per_second: 9_000_000 } };
+    this.builds.set(`pull ${name}`, b);
+    const tell = () => this.broadcast({ type: "build", build: structuredClone(b.state) });
+    b.end = (state, error = "") => {
+      clearInterval(b.timer);
+      Object.assign(b.state, { state, error, step: "", ended_at: stamp() });
+      if (state === "done") this.images.push(image(name, "77aa88bb99cc", 74.8, 0));
+      tell();
+    };
+    b.timer = setInterval(() => {
+      b.state.bytes = Math.min(b.state.total, b.state.bytes + b.state.total / 10);
+      if (b.state.bytes >= b.state.total) return b.end("done");
+      tell();
+    }, this.step);
+    tell();
+    return [202, structuredClone(b.state)];
+  }
+
+  cancelPull(name) {
+    const b = this.builds.get(`pull ${name}`);
+    if (b?.state.state !== "running") return fault(409, "conflict", "no pull of this image is running");
+    b.end("cancelled");
+    return [202, b.state];
   }
 
   cancel(name) {

@@ -7,6 +7,7 @@ import { extname, join, normalize } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { WebSocketServer } from "ws";
 import { stamp } from "./clock.mjs";
+import { Engine } from "./engine.mjs";
 import { Machine } from "./machine.mjs";
 import { Place } from "./place.mjs";
 import { container, more, sessions, story } from "./story.mjs";
@@ -26,6 +27,16 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   const posts = [];
   const machine = new Machine({ bare, untiny, broken }, (f) => broadcast(f));
   let seq = 100_000;
+  const engine = new Engine(list.filter((s) => /^s\d$/.test(s.id)), { open: (over) => opened(over), change: (id, patch) => api.change(id, patch) });
+  const opened = (over) => {
+    const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, status: "idle", created_at: stamp(), updated_at: stamp(), ...over };
+    s.sandbox = { ...s.sandbox, observed_at: stamp() };
+    list.push(s);
+    logs.set(s.id, []);
+    broadcast({ type: "session", session: s });
+    return s.id;
+  };
+  const works = new Map();
 
   const server = createServer(async (req, res) => {
     const url = new URL(req.url, "http://x");
@@ -49,7 +60,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     for await (const chunk of req) body += chunk;
     if (req.method !== "GET") posts.push({ path: url.pathname, body: body ? JSON.parse(body) : null });
     const path = url.pathname.replace("/api/v1", "");
-    const known = machine.answer(req.method, path, url.searchParams, body && JSON.parse(body));
+    const known = engine.answer(req.method, path, url.searchParams, body && JSON.parse(body)) ?? machine.answer(req.method, path, url.searchParams, body && JSON.parse(body));
     if (known) return json(...known);
     if (path === "/sessions" && req.method === "GET") return json(200, list);
     if (path === "/sessions") {
@@ -58,11 +69,11 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (r.spec.resources?.memory === "1") return json(400, { error: { code: "invalid", message: '"1" is less than 16m, the least a sandbox can run with', field: "spec.resources.memory" } });
       const mount = (r.spec.mounts ?? []).findIndex((m) => m.source.includes(".ssh"));
       if (mount >= 0) return json(400, { error: { code: "invalid", message: `${r.spec.mounts[mount].source} is never mounted`, field: `spec.mounts[${mount}].source` } });
-      const s = { ...structuredClone(sessions[0]), id: `new${++seq}`, title: r.title || r.goal.split("\n")[0], model: r.model, created_at: stamp() };
-      list.push(s);
-      logs.set(s.id, []);
-      broadcast({ type: "session", session: s });
-      return json(202, { session_id: s.id });
+      const bad = (r.spec.network.allow ?? []).findIndex((a) => a.includes("//"));
+      if (bad >= 0) return json(400, { error: { code: "invalid", message: `spec.network.allow[${bad}]: "${r.spec.network.allow[bad]}" is not HOST[:PORT]; a host is a name, *.DOMAIN, an address or a network`, field: `spec.network.allow[${bad}]` } });
+      if (r.spec.base_url?.includes("silent")) return json(503, { error: { code: "unreachable", message: `${r.spec.base_url} does not answer`, field: "" } });
+      const away = r.spec.wall === "remote" ? { wall: "remote", image: "", network: "open", workspace: "", status: "idle" } : { status: "running" };
+      return json(202, { session_id: opened({ title: r.title || r.goal.split("\n")[0], model: r.model, ...away }) });
     }
     if (path === "/interrupt") {
       for (const s of list) if (s.status === "running" || s.status === "waiting") api.change(s.id, { status: "idle", running: [], waiting: null });
@@ -75,11 +86,39 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (verb === "archive") api.change(id, { archived: JSON.parse(body).archived });
     if (verb === "close") api.change(id, { status: "ended" });
     if (verb === "retry") api.change(id, { status: "running", retry: null, suspended: "" });
+    if (verb === "egress") {
+      const rows = logs.get(id).filter((e) => e.kind === "EgressDecided").map((e) => ({ seq: e.seq, at: e.at, decided: e.body }));
+      return json(200, rows.reverse().slice(0, Number(url.searchParams.get("limit") ?? 200)));
+    }
+    if (["start", "attach", "unpause", "restart", "reprovision"].includes(verb)) api.change(id, { sandbox: { value: "ready", cause: "", observed_at: stamp(), source: "engine" } });
+    if (verb === "stop") api.change(id, { sandbox: { value: "stopped", cause: "by hand", observed_at: stamp(), source: "engine" } });
+    if (verb === "release") api.change(id, { sandbox: { value: "released", cause: "", observed_at: stamp(), source: "ledger" } });
+    if (verb === "snapshot" || verb === "fork") {
+      const r = JSON.parse(body);
+      if (r.name === "taken") return json(409, { error: { code: "invalid", message: "there is a snapshot of that name already", field: "name" } });
+      const work = { kind: verb, step: verb === "fork" ? "copy of the workspace" : "snapshot of the sandbox", files: verb === "fork" ? 412 : 0, bytes: verb === "fork" ? 48e6 : 0, total: verb === "fork" ? 120e6 : 0, started_at: stamp() };
+      api.change(id, { work });
+      const went = await new Promise((done) => {
+        works.set(id, done);
+        if (api.work >= 0) setTimeout(() => done(true), api.work);
+      });
+      works.delete(id);
+      api.change(id, { work: null });
+      if (!went) return json(409, { error: { code: "cancelled", message: "it was called off; nothing of it is left", field: "" } });
+      if (verb === "snapshot") return json(200, { image: `glovebox/snapshot:${r.name || `${id}-20260504`}`, id: "9c1d2e3f4a5b", size: 412e6, took_ms: 4200 });
+      const fork = { session_id: id, seq: 12, sandbox: r.sandbox, workspace: r.workspace };
+      const forked = opened({ title: r.title || `Fork of ${session.title}`, fork, shares: r.sandbox === "share" ? [id] : [] });
+      if (r.sandbox === "share") api.change(id, { shares: [forked] });
+      return json(202, { session_id: forked });
+    }
+    if (verb === "work/cancel") works.get(id)?.(false);
     const inside = place(id).answer(req.method, verb, url.searchParams, body && JSON.parse(body), session);
     if (inside && Buffer.isBuffer(inside[1])) return res.writeHead(200, { "Content-Type": "application/octet-stream" }).end(inside[1]);
     if (inside) return json(...inside);
     if (verb === "container") return json(200, container(session));
-    if (verb === "interrupt") {
+    if (verb === "interrupt" && session.sandbox?.value === "allocating") {
+      api.change(id, { status: "idle", step: "", progress: null, sandbox: { value: "failed", cause: "called off", observed_at: stamp(), source: "ledger" } });
+    } else if (verb === "interrupt") {
       setTimeout(() => {
         api.tell(id, "TurnInterrupted", {
           cause: "stop", left: 0, took: 38_000_000,
@@ -118,8 +157,14 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     const send = (f) => ws.send(JSON.stringify(f));
     send({ type: "hello", version: "0.1.0", instance: "i1", seq });
     send({ type: "sessions", sessions: list });
+    ws.on("close", () => engine.watchers.delete(send));
     ws.on("message", (data) => {
       const f = JSON.parse(String(data));
+      if (f.type === "watch_containers") {
+        engine.watchers.add(send);
+        send({ type: "containers", containers: engine.seen() });
+      }
+      if (f.type === "unwatch_containers") engine.watchers.delete(send);
       if (f.type === "watch_files") place(f.session_id).watched = f.dirs ?? [];
       if (f.type !== "subscribe") return;
       const events = (logs.get(f.session_id) ?? []).filter((e) => e.seq > (f.after ?? 0));
@@ -135,6 +180,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (s.sandbox && !["stopped", "lost"].includes(s.sandbox.value)) s.sandbox = { ...s.sandbox, observed_at: stamp() };
       if (s.sandbox?.value === "ready") broadcast({ type: "session", session: s });
     }
+    engine.tell();
     broadcast({ type: "ping", at: stamp() });
   }, 3000);
 
@@ -160,6 +206,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     },
     place,
     machine,
+    engine,
+    /** work is how many milliseconds a snapshot or a fork takes; below 0 it waits to be called off. */
+    work: 300,
     /** put writes a file of a session's sandbox, and tells who watches its directory. */
     put(id, path, content) {
       place(id).put(path, content);

@@ -127,6 +127,109 @@ const views = {
   "container": { at: "/s/s1/container", ready: async (page, server) => (await live(page, server), await page.waitForTimeout(6500)) },
   "container-stopped": { at: "/s/s3/container", ready: (page) => page.getByText("out of memory").first().waitFor() },
   "container-lost": { at: "/s/s5/container", ready: (page) => page.getByText("It is gone").first().waitFor() },
+  "containers": { at: "/containers", ready: (page) => page.getByText("shop-db-1").first().waitFor() },
+  "containers-unfolded": {
+    at: "/containers",
+    prepare: (server) => server.engine.list.splice(1, 0, ...server.engine.list.splice(4, 1)),
+    ready: async (page, server) => {
+      await page.getByText("shop-db-1").first().waitFor();
+      await page.goto(`${server.url}#/containers/${server.engine.of("glovebox-i1-s1-1").short_id}`);
+      await page.getByText("By hand, without Glovebox").waitFor();
+      await page.waitForTimeout(4500);
+    },
+  },
+  "containers-away": {
+    at: "/containers",
+    prepare: ({ engine }) => {
+      engine.error = "the engine at unix:///var/run/docker.sock does not answer: connect: no such file or directory";
+      engine.seenAt = stamp(now() - 42_000);
+      for (const c of engine.list) c.condition.observed_at = engine.seenAt;
+    },
+    ready: (page) => page.getByText("what you see is").waitFor(),
+  },
+  "containers-empty": { at: "/containers", options: { empty: true }, ready: (page) => page.getByText("The engine has no containers").waitFor() },
+  "network": { at: "/s/s1/network", ready: (page) => page.getByText("db.lan:5432").first().waitFor() },
+  "network-none": { at: "/s/s2/network", ready: (page) => page.getByText("There is no way out").waitFor() },
+  "network-open": { at: "/s/s5/network", ready: (page) => page.getByText("Nothing is recorded here").waitFor() },
+  "new-remote": {
+    at: "/new",
+    ready: async (page) => {
+      await form(page).getByRole("textbox", { name: "Goal", exact: true }).fill("Look what this machine has.");
+      await form(page).getByRole("radio", { name: "Remote sandbox" }).check();
+      await form(page).getByRole("textbox", { name: "URL", exact: true }).fill("http://10.0.0.7:8080");
+    },
+  },
+  "new-network": {
+    at: "/new",
+    ready: async (page) => {
+      await fill(page);
+      await form(page).getByRole("button", { name: /mounts and limits/ }).click();
+      await form(page).getByRole("textbox", { name: "Let through besides" }).fill("registry.lan:5000\n*.corp.example");
+      await form(page).getByText("Network", { exact: true }).evaluate((e) => e.scrollIntoView({ block: "start" }));
+    },
+  },
+  "new-pull": {
+    at: "/new",
+    ready: async (page, server) => {
+      server.machine.step = 100_000;
+      await fill(page);
+      await form(page).getByRole("combobox", { name: "Image" }).fill("python:3.13");
+      await page.keyboard.press("Escape");
+      await form(page).getByRole("button", { name: "Pull it" }).click();
+      server.machine.builds.get("pull python:3.13").state.bytes = 31_000_000;
+      server.machine.broadcast({ type: "build", build: server.machine.builds.get("pull python:3.13").state });
+      await form(page).getByText("9 MiB/s").or(form(page).getByText("8.6 MiB/s")).waitFor();
+      await form(page).getByRole("status", { name: "Pull of the image" }).scrollIntoViewIfNeeded();
+    },
+  },
+  "allocating": { at: "/s/s6/container", ready: (page) => page.getByText("3 of 8 layers").first().waitFor() },
+  "failed": {
+    at: "/s/s6/container",
+    prepare: (server) => server.change("s6", { status: "idle", step: "", progress: null, sandbox: { value: "failed", cause: "pull node:22: the registry does not know it", observed_at: stamp(), source: "ledger" } }),
+    ready: (page) => page.getByText("could not be made or started").first().waitFor(),
+  },
+  "paused": {
+    at: "/s/s2/container",
+    prepare: (server) => server.change("s2", { status: "idle", waiting: null, sandbox: { value: "paused", cause: "", observed_at: stamp(), source: "engine" } }),
+    ready: (page) => page.getByText("frozen by someone else").first().waitFor(),
+  },
+  "unreachable": {
+    at: "/s/s2/container",
+    prepare: (server) => server.change("s2", { status: "idle", waiting: null, sandbox: { value: "unreachable", cause: "engine not answering", observed_at: stamp(now() - 33_000), source: "engine" } }),
+    ready: (page) => page.getByText("tried again by itself").first().waitFor(),
+  },
+  "snapshot": {
+    at: "/s/s1/container",
+    ready: async (page) => {
+      await page.getByRole("button", { name: "Snapshot…" }).click();
+      await page.getByRole("dialog").getByRole("textbox").fill("with-tools");
+    },
+  },
+  "snapshot-done": {
+    at: "/s/s1/container",
+    ready: async (page) => {
+      await page.getByRole("button", { name: "Snapshot…" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Take it" }).click();
+      await page.getByText("It is kept as an image").waitFor();
+    },
+  },
+  "fork": {
+    at: "/s/s1/container",
+    ready: async (page) => {
+      await page.getByRole("button", { name: "Fork…" }).click();
+      await page.getByRole("dialog").getByRole("radio", { name: /^copied/ }).check();
+    },
+  },
+  "fork-running": {
+    at: "/s/s1/container",
+    ready: async (page, server) => {
+      server.work = -1;
+      await page.getByRole("button", { name: "Fork…" }).click();
+      await page.getByRole("dialog").getByRole("radio", { name: /^copied/ }).check();
+      await page.getByRole("dialog").getByRole("button", { name: "Fork", exact: true }).click();
+      await page.getByRole("dialog").getByText("412 files").waitFor();
+    },
+  },
   "logs": {
     at: "/s/s1/container",
     ready: async (page) => {

@@ -1,20 +1,22 @@
 // The canned story that mock.mjs tells.
 import { ago, isStopped, now, stamp } from "./clock.mjs";
+import { egress } from "./engine.mjs";
 
 const condition = (value, cause = "", seconds = 1, source = "engine") => ({ value, cause, observed_at: ago(seconds), source });
 
 const base = {
   detail: "", model: "demo", wall: "docker", image: "glovebox/tiny:0.1", network: "none", user: "host", ref: "docker://local#3f2a9c01d4e7",
   step: "", approvals: "auto", agent: "main", goal: "", archived: false, retry: null, suspended: "", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, waiting: null, running: null, generation: 3, seq: 1,
+  adopted: false, fork: null, shares: [], work: null, progress: null,
 };
 
 export const sessions = [
-  { ...base, id: "s1", title: "Make the tests of the parser pass", status: "running", short_id: "3f2a9c01d4e7", workspace: "/home/kim/src/parser", sandbox: condition("ready"), created_at: ago(900), updated_at: ago(2) },
+  { ...base, id: "s1", title: "Make the tests of the parser pass", status: "running", short_id: "3f2a9c01d4e7", network: "proxy", workspace: "/home/kim/src/parser", sandbox: condition("ready"), created_at: ago(900), updated_at: ago(2) },
   { ...base, id: "s2", title: "Upgrade the linter", status: "waiting", short_id: "a81e77c09b12", workspace: "/home/kim/src/web", sandbox: condition("ready", "", 3), created_at: ago(1900), updated_at: ago(64) },
   { ...base, id: "s3", title: "Find out why CI is slow", status: "idle", short_id: "77b0e1f2a3c4", workspace: "/home/kim/src/ci", sandbox: condition("stopped", "out of memory", 48), created_at: ago(7000), updated_at: ago(3000) },
   { ...base, id: "s4", title: "Draft the release notes for the next version of the whole thing", status: "idle", short_id: "", wall: "local", image: "", ref: "", workspace: "/home/kim/src/notes", sandbox: null, created_at: ago(9000), updated_at: ago(8000) },
   { ...base, id: "s5", title: "Port the scraper", status: "idle", short_id: "19cc4de0b7a1", workspace: "/home/kim/src/scraper", network: "open", sandbox: condition("lost", "removed", 5), created_at: ago(20000), updated_at: ago(16000) },
-  { ...base, id: "s6", title: "New idea", status: "running", short_id: "", ref: "", workspace: "/home/kim/.local/share/glovebox/ws/6", sandbox: condition("allocating", "", 1, "ledger"), step: "guest ready", created_at: ago(800), updated_at: ago(1) },
+  { ...base, id: "s6", title: "New idea", status: "running", short_id: "", ref: "", workspace: "/home/kim/.local/share/glovebox/ws/6", sandbox: condition("allocating", "", 1, "ledger"), step: "pulling node:22", progress: { step: "pulling node:22", detail: "3 of 8 layers", bytes: 182_000_000, total: 411_000_000, bytes_per_second: 9_400_000, started_at: ago(19) }, created_at: ago(800), updated_at: ago(1) },
   { ...base, id: "s7", title: "One thing done", status: "ended", short_id: "", wall: "namespace", image: "", ref: "", workspace: "/home/kim/src/one", sandbox: condition("released", "", 4, "ledger"), created_at: ago(200000), updated_at: ago(190000) },
 ];
 
@@ -37,7 +39,7 @@ export const about = {
     { name: "explore", description: "Only reads and searches", tools: ["Read", "Glob", "Grep"] },
   ],
   home: "/home/dev", window: false, default_model: "demo", default_wall: "docker", default_image: "glovebox/tiny:0.1",
-  default_spec: { wall: "docker", image: "glovebox/tiny:0.1", user: "host", workdir: "/workspace", resources: { memory: "2g", cpus: "2", pids: "512", shm: "1g" }, network: { mode: "none" } },
+  default_spec: { wall: "docker", image: "glovebox/tiny:0.1", user: "host", workdir: "/workspace", resources: { memory: "2g", cpus: "2", pids: "512", shm: "1g" }, network: { mode: "proxy" } },
   walls: [
     { wall: "docker", available: true, detail: "Docker 20.10.24 at unix:///var/run/docker.sock", fix: "", command: "", worth: "Own user, processes and files, no network; the kernel is shared." },
     { wall: "namespace", available: true, detail: "bubblewrap 0.8.0", fix: "", command: "", worth: "Own processes and files from nothing, no network; the kernel is shared." },
@@ -169,7 +171,7 @@ export function story(s) {
       stdout_total: 0, stderr_total: 0, dropped: 0, background: null, kill: null, duration_ms: 12, ...over,
     }, result);
 
-  tell("TaskCreated", {});
+  tell("TaskCreated", s.id === "s1" ? { spec: { network: { mode: "proxy", allow: ["registry.lan:5000"] } } } : {});
   if (s.status !== "ended" && s.id !== "s6" && s.wall !== "local") {
     tell("SandboxStateChanged", { condition: condition("allocating"), ref: "", detail: "create" });
     tell("SandboxStateChanged", { condition: condition("ready"), ref: s.ref, detail: "" });
@@ -220,6 +222,7 @@ export function story(s) {
     says("assistant", "Now all tests again, with the race detector.", { id: "live1", name: "Bash", input: { command: "go test -race -v ./..." } });
     tell("ToolCallStarted", { call_id: "live1", tool: "Bash", input: { command: "go test -race -v ./..." }, actor: "agent", where });
     events.at(-1).at = ago(4);
+    for (const d of egress) tell("EgressDecided", d);
   } else if (s.sandbox?.value === "stopped" || s.sandbox?.value === "lost") {
     tell("SandboxStateChanged", { condition: s.sandbox, ref: s.ref, detail: "" });
     tell("TaskSuspended", { reason: "turn_failed", wake_on: "next-goal", detail: "the sandbox went away while the call ran: attach it, or re-provision, and send a message to go on" });

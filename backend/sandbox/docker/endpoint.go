@@ -33,12 +33,58 @@ type endpoint struct {
 	why  string      // for people: "DOCKER_HOST"
 	tls  *tls.Config // of a tcp endpoint that wants it
 	ssh  sshTarget   // of an ssh endpoint
+
+	fault error // why there is none: what was set names no engine
+}
+
+// sockets are where engines of this machine listen when nobody says where.
+type sockets struct {
+	docker  string   // of a rootful engine
+	inHome  []string // of Docker Desktop, below the home directory
+	podman  string   // of a rootful podman
+	runtime string   // the user's own runtime directory; "" for none
+}
+
+func usualSockets() sockets {
+	return sockets{
+		docker:  defaultSocket,
+		inHome:  []string{".docker/desktop/docker.sock", ".docker/run/docker.sock"},
+		podman:  podmanSocket,
+		runtime: os.Getenv("XDG_RUNTIME_DIR"),
+	}
+}
+
+// find returns the first socket that is there, else where a rootful engine would
+// have its own.
+func (s sockets) find() endpoint {
+	type place struct{ path, why string }
+	all := []place{{s.docker, "the default socket"}}
+	if s.runtime != "" {
+		all = append(all, place{filepath.Join(s.runtime, "docker.sock"), "the rootless engine's socket"})
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		for _, path := range s.inHome {
+			all = append(all, place{filepath.Join(home, path), "the socket of Docker Desktop"})
+		}
+	}
+	if s.runtime != "" {
+		all = append(all, place{filepath.Join(s.runtime, "podman", "podman.sock"), "the socket of the user's podman"})
+	}
+	all = append(all, place{s.podman, "podman's socket"})
+	for _, p := range all {
+		if exists(p.path) {
+			return endpoint{host: "unix://" + p.path, why: p.why}
+		}
+	}
+	return endpoint{host: "unix://" + all[0].path, why: all[0].why}
 }
 
 // findEndpoint chooses the engine like the docker command does, after the
 // product's own setting: setting, DOCKER_HOST, DOCKER_CONTEXT, the current
-// context, the default socket, a rootless engine's socket, podman's.
-func findEndpoint(setting string) (endpoint, error) {
+// context, the default socket, a rootless engine's socket, Docker Desktop's,
+// podman's. The error names what was set, and what to do about it; then the
+// endpoint has only its why.
+func findEndpoint(setting string, usual sockets) (endpoint, error) {
 	if setting != "" {
 		return fromEnvironment(setting, "the docker host setting")
 	}
@@ -50,26 +96,12 @@ func findEndpoint(setting string) (endpoint, error) {
 	}
 	name, err := currentContext()
 	if err != nil {
-		return endpoint{}, err
+		return endpoint{why: "the docker configuration"}, err
 	}
-	if name != "" {
+	if name != "" && name != "default" {
 		return contextEndpoint(name, "the current docker context")
 	}
-	if exists(defaultSocket) {
-		return endpoint{host: "unix://" + defaultSocket, why: "the default socket"}, nil
-	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		if path := filepath.Join(dir, "docker.sock"); exists(path) {
-			return endpoint{host: "unix://" + path, why: "the rootless engine's socket"}, nil
-		}
-		if path := filepath.Join(dir, "podman", "podman.sock"); exists(path) {
-			return endpoint{host: "unix://" + path, why: "the socket of the user's podman"}, nil
-		}
-	}
-	if exists(podmanSocket) {
-		return endpoint{host: "unix://" + podmanSocket, why: "podman's socket"}, nil
-	}
-	return endpoint{host: "unix://" + defaultSocket, why: "the default socket"}, nil
+	return usual.find(), nil
 }
 
 // podmanSocket is where a rootful podman listens.
@@ -128,10 +160,26 @@ func (e endpoint) overTCP() bool {
 
 // remote reports whether the engine may be on another machine: then what is on
 // this one cannot be mounted.
-func (e endpoint) remote() bool { return e.socket() == "" }
+func (e endpoint) remote() bool { return e.socket() == "" && e.fault == nil }
 
 // checkEndpoint refuses addresses that the provider cannot serve.
 func checkEndpoint(e endpoint) (endpoint, error) {
+	e, err := parseEndpoint(e)
+	if err != nil {
+		return e, err
+	}
+	// What is no part of a reference, or of a URL, could not be worked with later.
+	_, err = sandbox.EncodeRef(e.baseURL(), "id")
+	if err == nil {
+		_, err = e.client()
+	}
+	if err != nil {
+		return e, fmt.Errorf("%s is %q: %w; write unix:///path/to/docker.sock, tcp://HOST:PORT or ssh://USER@HOST", e.why, redacted(e.host), err)
+	}
+	return e, nil
+}
+
+func parseEndpoint(e endpoint) (endpoint, error) {
 	scheme, addr, found := strings.Cut(e.host, "://")
 	switch {
 	case !found || addr == "":
@@ -148,12 +196,21 @@ func checkEndpoint(e endpoint) (endpoint, error) {
 	case scheme == "ssh":
 		target, err := parseSSH(e.host)
 		if err != nil {
-			return e, fmt.Errorf("%s is %q: %w", e.why, e.host, err)
+			return e, fmt.Errorf("%s is %q: %w", e.why, redacted(e.host), err)
 		}
 		e.ssh = target
 		return e, nil
 	}
 	return e, fmt.Errorf("%s is %q: the scheme %s is %w; use unix, tcp or ssh", e.why, e.host, scheme, sandbox.ErrUnsupported)
+}
+
+// redacted is an address without a password, which may be in one by mistake.
+func redacted(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Redacted()
+	}
+	scheme, _, _ := strings.Cut(address, "://")
+	return scheme + "://…"
 }
 
 // dockerConfigDir is where the docker command keeps config.json and contexts.
@@ -176,11 +233,11 @@ func currentContext() (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the docker configuration: %w", err)
+		return "", fmt.Errorf("read the docker configuration: %w; mend that, or set DOCKER_HOST", err)
 	}
 	var config struct{ CurrentContext string }
 	if err := json.Unmarshal(body, &config); err != nil {
-		return "", fmt.Errorf("read the docker configuration %s: %w", path, err)
+		return "", fmt.Errorf("read the docker configuration %s: %w; mend that file, or set DOCKER_HOST", path, err)
 	}
 	return config.CurrentContext, nil
 }
@@ -197,10 +254,10 @@ func contextEndpoint(name, why string) (endpoint, error) {
 	path := filepath.Join(dockerConfigDir(), "contexts", "meta", id, "meta.json")
 	body, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return endpoint{}, fmt.Errorf("%s does not exist; see docker context ls, or choose another with docker context use", why)
+		return endpoint{why: why}, fmt.Errorf("%s does not exist; see docker context ls, and choose another with docker context use, or unset it", why)
 	}
 	if err != nil {
-		return endpoint{}, fmt.Errorf("read %s: %w", why, err)
+		return endpoint{why: why}, fmt.Errorf("read %s: %w; choose another with docker context use", why, err)
 	}
 	var meta struct {
 		Endpoints map[string]struct {
@@ -209,9 +266,12 @@ func contextEndpoint(name, why string) (endpoint, error) {
 		}
 	}
 	if err := json.Unmarshal(body, &meta); err != nil {
-		return endpoint{}, fmt.Errorf("read %s from %s: %w", why, path, err)
+		return endpoint{why: why}, fmt.Errorf("read %s from %s: %w; make it again with docker context create", why, path, err)
 	}
-	engine := meta.Endpoints["docker"]
+	engine, has := meta.Endpoints["docker"]
+	if !has || engine.Host == "" {
+		return endpoint{why: why}, fmt.Errorf("%s names no engine; make it again with docker context create, or choose another with docker context use", why)
+	}
 	e, err := checkEndpoint(endpoint{host: engine.Host, why: why})
 	if err != nil || !e.overTCP() {
 		return e, err
@@ -256,6 +316,9 @@ func (e endpoint) loopback() bool {
 
 // dial opens a connection to the engine.
 func (e endpoint) dial(ctx context.Context) (net.Conn, error) {
+	if e.fault != nil {
+		return nil, e.fault
+	}
 	if e.ssh.host != "" {
 		return e.ssh.dial(ctx)
 	}
@@ -276,7 +339,7 @@ func (e endpoint) dial(ctx context.Context) (net.Conn, error) {
 func (e endpoint) client() (*client.Client, error) {
 	host := e.host
 	switch {
-	case e.ssh.host != "":
+	case e.ssh.host != "" || e.fault != nil:
 		host = "http://docker"
 	case e.overTCP():
 		_, addr, _ := strings.Cut(e.host, "://")

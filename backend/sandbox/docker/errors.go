@@ -49,6 +49,8 @@ func (p *Provider) engineError(ctx context.Context, what string, err error) erro
 	switch {
 	case err == nil:
 		return nil
+	case p.endpoint.fault != nil:
+		return fmt.Errorf("%w: %w", p.endpoint.fault, errRefused)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):

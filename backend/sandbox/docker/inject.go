@@ -87,7 +87,7 @@ func (p *Provider) probeMounts(ctx context.Context, pl plan, guest string) error
 		p.detached(ctx, func(ctx context.Context) error { return p.removeContainer(ctx, created.ID) })
 		return nil
 	}
-	if !sourceMissing(err) {
+	if !sourceMissing(err, guest) {
 		return err
 	}
 	p.unseen.Store(true)
@@ -95,9 +95,11 @@ func (p *Provider) probeMounts(ctx context.Context, pl plan, guest string) error
 }
 
 // sourceMissing reports whether an engine refused a mount because its source is
-// not there, where it is for us.
-func sourceMissing(err error) bool {
-	return answered(err) && (strings.Contains(err.Error(), "bind source path does not exist") || strings.Contains(err.Error(), "no such file or directory"))
+// not there, where it is for us. An engine misses files of its own at times, so
+// that one has to be named.
+func sourceMissing(err error, source string) bool {
+	return answered(err) && strings.Contains(err.Error(), source) &&
+		(strings.Contains(err.Error(), "bind source path does not exist") || strings.Contains(err.Error(), "no such file or directory"))
 }
 
 // noMounts refuses a directory of this machine by the field that names it.

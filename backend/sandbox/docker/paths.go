@@ -97,8 +97,10 @@ func within(path, dir string) (rest string, ok bool) {
 }
 
 // mountedDirs matches the files that an engine gives each container, in the list
-// of that container's mounts.
-var mountedDirs = regexp.MustCompile(`/(?:containers|overlay-containers)/([0-9a-f]{64})/(?:userdata/)?(?:hostname|hosts|resolv\.conf) `)
+// of that container's mounts. The place matters: while an engine copies files in
+// or out, it has those of that container mounted below its own directory, where
+// everybody outside sees them.
+var mountedDirs = regexp.MustCompile(`/(?:containers|overlay-containers)/([0-9a-f]{64})/(?:userdata/)?(?:hostname|hosts|resolv\.conf) /etc/(?:hostname|hosts|resolv\.conf) `)
 
 // ownContainer returns the id of the container that this program runs in, "" for
 // none.
@@ -107,7 +109,12 @@ func ownContainer() string {
 	if err != nil {
 		return ""
 	}
-	if m := mountedDirs.FindSubmatch(body); m != nil {
+	return containerOf(body)
+}
+
+// containerOf returns the id of the container that a list of mounts is of.
+func containerOf(mountinfo []byte) string {
+	if m := mountedDirs.FindSubmatch(mountinfo); m != nil {
 		return string(m[1])
 	}
 	return ""

@@ -181,3 +181,19 @@ func TestMountPointIn(t *testing.T) {
 		}
 	}
 }
+
+// A program outside sees the mounts of a container that files are copied into,
+// and does not take it for its own.
+func TestContainerOf(t *testing.T) {
+	id := strings.Repeat("0af", 21) + "0"
+	for _, tt := range []struct{ name, line, want string }{
+		{"docker", "91 80 254:0 /var/lib/docker/containers/" + id + "/hostname /etc/hostname rw - ext4 /dev/vda rw", id},
+		{"podman", "91 80 254:0 /containers/overlay-containers/" + id + "/userdata/hosts /etc/hosts rw - ext4 /dev/vda rw", id},
+		{"copied into", "58 46 254:0 /var/lib/docker/containers/" + id + "/hostname /var/lib/docker/overlay2/x/merged/etc/hostname rw - ext4 /dev/vda rw", ""},
+		{"none", "46 1 254:0 / / rw - ext4 /dev/vda rw", ""},
+	} {
+		if got := containerOf([]byte(tt.line + "\n")); got != tt.want {
+			t.Errorf("%s: container %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

@@ -83,6 +83,9 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 	if err != nil {
 		return plan{}, err
 	}
+	if err := p.checkAPI(); err != nil {
+		return plan{}, err
+	}
 	if err := p.checkMounts(spec); err != nil {
 		return plan{}, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/system"
-	"github.com/docker/docker/api/types/versions"
 	"github.com/docker/docker/client"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -102,11 +101,11 @@ type facts struct {
 }
 
 // New finds the engine's address. It does not talk to it: an engine may come
-// up later.
+// up later. Where what is set names no engine, every call to one says so.
 func New(opts Options) (*Provider, error) {
-	e, err := findEndpoint(opts.Host)
+	e, err := findEndpoint(opts.Host, usualSockets())
 	if err != nil {
-		return nil, fmt.Errorf("find the docker engine: %w", err)
+		e = endpoint{why: e.why, fault: fmt.Errorf("find the docker engine: %w", err)}
 	}
 	if opts.DataDir, err = filepath.Abs(opts.DataDir); err != nil {
 		return nil, fmt.Errorf("find the data directory: %w", err)
@@ -195,24 +194,22 @@ func (p *Provider) Ping(ctx context.Context) (Info, error) {
 }
 
 // connect makes sure that the engine answers now, and that the API's version
-// is negotiated before the first real request: an engine refuses a path with a
-// version it does not know. Facts are asked for once.
+// is negotiated before the first real request. Facts are asked for once.
 func (p *Provider) connect(ctx context.Context) (*facts, error) {
 	ping, err := call(ctx, p, "reach the engine", pingTimeout, p.engine.Ping)
 	if err != nil {
 		p.facts.Store(nil) // it may come back as another
 		return nil, err
 	}
-	p.engine.NegotiateAPIVersionPing(ping)
-	if ours := p.engine.ClientVersion(); ping.APIVersion != "" && versions.GreaterThan(ours, ping.APIVersion) {
-		return nil, fmt.Errorf("DOCKER_API_VERSION asks for API %s, but the engine at %s speaks %s; unset DOCKER_API_VERSION", ours, p.endpoint.host, ping.APIVersion)
+	if err := p.negotiate(ping); err != nil {
+		return nil, err
 	}
 	if known := p.facts.Load(); known != nil {
 		return known, nil
 	}
 	info, err := call(ctx, p, "ask what the engine is", readTimeout, p.engine.Info)
 	if err != nil {
-		return nil, err
+		return nil, p.versionError(err)
 	}
 	if info.OSType != "linux" && info.OSType != "" {
 		return nil, fmt.Errorf("the engine at %s runs %s containers: %w; switch it to Linux containers", p.endpoint.host, info.OSType, sandbox.ErrUnsupported)

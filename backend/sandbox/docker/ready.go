@@ -72,10 +72,14 @@ func (p *Provider) awaitGuest(ctx context.Context, h sandbox.Handle) error {
 
 var errGuestSilent = errors.New("no answer in time")
 
+// explaining is how many lines of a container's log explain its end: a crash of
+// the guest says why first, and then where it was.
+const explaining = 30
+
 // explainExit makes an error of a container that ended instead of serving.
 func (p *Provider) explainExit(ctx context.Context, id string, code int64) error {
 	said := ""
-	if body, err := p.logs(context.WithoutCancel(ctx), id, 5); err == nil {
+	if body, err := p.logs(context.WithoutCancel(ctx), id, explaining); err == nil {
 		if said = strings.TrimSpace(body); said != "" {
 			said = ": " + said
 		}

@@ -136,7 +136,7 @@ export class Keys {
     const isOff = e.defaultPrevented || e.repeat || e.isComposing || document.querySelector("dialog[open]") !== null;
     if (isOff || !name || ["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(e.key)) return;
     if (!reaches(name, placeOf(e.target))) return this.sequence.reset();
-    const id = this.sequence.press(name, performance.now()) as KeyID;
+    const id = this.sequence.press(name, e.timeStamp) as KeyID; // when it was pressed: a busy page hears of it later
     if (!this.can(id)) return;
     e.preventDefault();
     this.run(id);

@@ -1,0 +1,233 @@
+// The states of a sandbox on the screen, its snapshots and forks, and the form's walls and networks, against the canned server:
+//   npm run build && npm run e2e
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+import { audit, browse, skip } from "./browser.mjs";
+import { start, TOKEN } from "./mock.mjs";
+
+const browser = browse();
+
+let server;
+let context;
+let page;
+let faults;
+
+beforeEach(() => (faults = []));
+afterEach(async () => {
+  if (skip) return;
+  await context.close();
+  await server.close();
+  assert.deepEqual(faults, []);
+});
+
+async function open(hash, options = {}, view = {}) {
+  server = await start(0, options);
+  context = await browser().newContext({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
+  page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
+  page.on("pageerror", (e) => faults.push(String(e)));
+  await page.goto(`${server.url}#token=${TOKEN}`);
+  await page.locator("nav").first().waitFor({ state: "attached" });
+  await page.goto(`${server.url}${hash}`);
+}
+
+const header = () => page.locator("main header");
+const panel = () => page.locator("#panel-container");
+const form = () => page.getByRole("dialog", { name: "New session" });
+const dialog = () => page.getByRole("dialog");
+const condition = (value, cause = "") => ({ value, cause, observed_at: new Date().toISOString(), source: "engine" });
+const did = (verb) => server.posts.filter((p) => p.path.endsWith(`/${verb}`));
+
+async function became(value, cause = "") {
+  server.change("s2", { status: "idle", waiting: null, sandbox: condition(value, cause) });
+  await header().locator(".pill").filter({ hasText: value === "detached" ? "kept, let go" : value }).first().waitFor();
+}
+
+test("the making of a sandbox shows bytes, total, speed and time, and is called off", { skip }, async () => {
+  await open("#/s/s6");
+  await page.getByText("174 MiB of 392 MiB · 9.0 MiB/s · 24 s left · 3 of 8 layers").waitFor();
+  const bar = page.getByRole("progressbar", { name: "pulling node:22" });
+  assert.equal(await bar.getAttribute("aria-valuenow"), "182000000");
+  server.change("s6", { progress: { step: "create", detail: "", bytes: 0, total: 0, bytes_per_second: 0, started_at: new Date().toISOString() } });
+  await page.getByRole("progressbar", { name: "create" }).waitFor();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByText("could not be made or started: called off").waitFor();
+  assert.equal(did("interrupt").length, 1);
+  await page.locator("main").getByRole("button", { name: "Logs" }).click();
+  await dialog().getByText("swap is not limited here").waitFor();
+});
+
+test("each state says what it means and offers what helps", { skip }, async () => {
+  await open("#/s/s2/container");
+  await panel().getByText("Memory", { exact: true }).first().waitFor();
+  for (const { value, cause, says, act, verb } of [
+    { value: "paused", says: "frozen by someone else", act: "Unpause", verb: "unpause" },
+    { value: "stopped", cause: "by hand", says: "Somebody stopped it.", act: "Start", verb: "start" },
+    { value: "stopped", cause: "killed", says: "killed from outside", act: "Start", verb: "start" },
+    { value: "stopped", cause: "out of memory", says: "its limit is 2g", act: "Start", verb: "start" },
+    { value: "stopped", cause: "idle", says: "Nobody used it for a while", act: "Start", verb: "start" },
+    { value: "unreachable", cause: "engine not answering", says: "nothing is started twice meanwhile", act: "Attach", verb: "attach" },
+    { value: "lost", cause: "removed", says: "Somebody removed it. It is gone. The workspace is not", act: "Re-provision", verb: "reprovision" },
+    { value: "detached", cause: "by hand", says: "It was kept and runs without us", act: "Attach", verb: "attach" },
+  ]) {
+    await became(value, cause);
+    await panel().getByText(says).waitFor();
+    const before = did(verb).length;
+    await header().getByRole("button", { name: act, exact: true }).click();
+    await header().locator(".pill").filter({ hasText: "ready" }).waitFor();
+    assert.equal(did(verb).length, before + 1, `${value} is answered by ${verb}`);
+  }
+  await became("releasing");
+  await panel().getByText("We let go of it").waitFor();
+  await panel().getByRole("button", { name: "Release" }).click({ force: true }); // one that says why not
+  await panel().getByText("Wait: the sandbox is releasing").waitFor();
+  await became("failed", "no space left on device");
+  await panel().getByText("Its last words:").waitFor();
+  await panel().getByText("workspace /workspace is there").waitFor();
+});
+
+test("keys do what the buttons of a sandbox do, and say why where they cannot", { skip }, async () => {
+  await open("#/s/s2");
+  await page.getByRole("log").waitFor();
+  await became("paused");
+  await page.keyboard.press("c");
+  await page.keyboard.press("s");
+  await header().locator(".pill").filter({ hasText: "ready" }).waitFor();
+  assert.equal(did("unpause").length, 1);
+  await page.keyboard.press("c");
+  await page.keyboard.press("a");
+  await page.getByText("It is attached.").waitFor();
+  await page.keyboard.press("c");
+  await page.keyboard.press("p");
+  await dialog().getByRole("heading", { name: /Snapshot of/ }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("fork");
+  await page.keyboard.press("Enter");
+  await dialog().getByRole("heading", { name: /^Fork/ }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("c");
+  await page.keyboard.press("o");
+  await page.locator(".xterm-rows").last().getByText("kim@sandbox").first().waitFor();
+});
+
+test("a snapshot is named, shows that it is made, and a session starts from it", { skip }, async () => {
+  await open("#/s/s1/container");
+  await panel().getByRole("button", { name: "Snapshot…" }).click();
+  await dialog().getByLabel("Name").fill("taken");
+  await page.keyboard.press("Enter");
+  await dialog().getByText("there is a snapshot of that name already").waitFor();
+  server.work = -1;
+  await dialog().getByLabel("Name").fill("tools");
+  await page.keyboard.press("Enter");
+  await dialog().getByText("snapshot of the sandbox").waitFor();
+  await dialog().getByRole("status").getByRole("button", { name: "Cancel" }).click();
+  await dialog().getByText("it was called off; nothing of it is left").waitFor();
+  server.work = 100;
+  await dialog().getByRole("button", { name: "Take it" }).click();
+  await dialog().getByText("glovebox/snapshot:tools").waitFor();
+  await dialog().getByText("393 MiB, with all that it is made on").waitFor();
+  await dialog().getByRole("button", { name: "New session from it" }).click();
+  assert.equal(await form().getByRole("combobox", { name: "Image" }).inputValue(), "glovebox/snapshot:tools");
+});
+
+test("a fork says what both share, and opens", { skip }, async () => {
+  await open("#/s/s1/container");
+  await panel().getByRole("button", { name: "Fork…" }).click();
+  await dialog().getByText("Both write to /home/kim/src/parser at the same time").waitFor();
+  await dialog().getByRole("radio", { name: /^copied/ }).check();
+  await dialog().getByText("The fork works on a copy").waitFor();
+  await dialog().getByRole("group", { name: "Sandbox" }).getByRole("radio", { name: /^shared/ }).check();
+  await dialog().getByText("One sandbox has one workspace.").waitFor();
+  await dialog().getByText("common to both").waitFor();
+  await dialog().getByLabel("Title").fill("The other way");
+  await dialog().getByRole("button", { name: "Fork", exact: true }).click();
+  await page.getByRole("heading", { name: "The other way" }).waitFor();
+  assert.deepEqual(did("fork")[0].body, { title: "The other way", sandbox: "share", workspace: "share" });
+  await header().getByText("shared").waitFor();
+  await page.getByRole("tab", { name: "Container" }).click();
+  await panel().getByText("Forked from").getByRole("link", { name: "Make the tests of the parser pass" }).click();
+  await panel().getByText("Shared with").getByRole("link", { name: "The other way" }).waitFor();
+});
+
+test("the form: the proxy is chosen, with what it lets through, and the command follows", { skip }, async () => {
+  await open("#/new");
+  await form().getByRole("textbox", { name: "Goal", exact: true }).fill("go");
+  await form().getByRole("button", { name: /mounts and limits/ }).click();
+  assert.ok(await form().getByRole("radio", { name: /^proxy/ }).isChecked());
+  const allow = form().getByRole("textbox", { name: "Let through besides" });
+  await allow.fill("registry.lan:5000\nhttp://bad");
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().getByText('"http://bad" is not HOST[:PORT]').waitFor();
+  assert.equal(await allow.getAttribute("aria-invalid"), "true");
+  await allow.fill("registry.lan:5000\n*.corp.example");
+  await form().getByText(/--network proxy --allow registry\.lan:5000 --allow '\*\.corp\.example'/).waitFor();
+  await form().getByRole("radio", { name: "Linux namespaces" }).check();
+  assert.equal(await form().getByRole("radio", { name: /^open/ }).count(), 0, "only a container can have an open network");
+  await form().getByRole("radio", { name: "Docker container" }).check();
+  await form().getByRole("radio", { name: /^aio/ }).check();
+  await form().getByText("without the wire").waitFor();
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().waitFor({ state: "detached" });
+  const { spec } = server.posts.at(-1).body;
+  assert.deepEqual(spec, { wall: "docker", user: "host", wire: "aio", network: { mode: "proxy", allow: ["registry.lan:5000", "*.corp.example"] } });
+});
+
+test("the form: a remote sandbox by its URL", { skip }, async () => {
+  await open("#/new");
+  await form().getByRole("textbox", { name: "Goal", exact: true }).fill("go");
+  await form().getByRole("radio", { name: "Remote sandbox" }).check();
+  assert.equal(await form().getByRole("textbox", { name: "Workspace" }).count(), 0);
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().getByText("Write the URL of a sandbox.").waitFor();
+  await form().getByRole("textbox", { name: "URL", exact: true }).fill("https://box.example/a");
+  await form().getByText("glovebox run --wall https://box.example/a --model demo go").waitFor();
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().waitFor({ state: "detached" });
+  assert.deepEqual(server.posts.at(-1).body.spec, { wall: "remote", base_url: "https://box.example/a", network: {} });
+});
+
+test("an image is pulled by name with bytes and speed, called off, refused, and there at the end", { skip }, async () => {
+  await open("#/new");
+  const image = form().getByRole("combobox", { name: "Image" });
+  server.machine.step = 2_000;
+  await image.fill("python:3.13");
+  await page.keyboard.press("Escape");
+  await form().getByRole("button", { name: "Pull it" }).click();
+  await form().getByRole("status", { name: "Pull of the image" }).getByText(/of 71 MiB · 8\.6 MiB\/s .*1 of 4 layers/).waitFor();
+  await form().getByRole("status", { name: "Pull of the image" }).getByRole("button", { name: "Cancel" }).click();
+  await form().getByText("The pull was cancelled").waitFor();
+  server.machine.step = 20;
+  await form().getByRole("button", { name: "Pull it" }).click();
+  await form().getByText(/^python:3\.13: 75 MiB/).waitFor();
+  await image.fill("private/thing:1");
+  await page.keyboard.press("Escape");
+  await form().getByRole("button", { name: "Pull it" }).click();
+  await form().getByText("the registry refused: unauthorized").waitFor();
+});
+
+for (const theme of ["light", "dark"]) {
+  test(`axe finds nothing in the states and dialogs, ${theme}`, { skip }, async () => {
+    await open("#/s/s6/container", {}, { colorScheme: theme });
+    await page.getByText("3 of 8 layers").first().waitFor();
+    const found = await audit(page, "allocating");
+    await page.goto(`${server.url}#/s/s2/container`);
+    await became("failed", "no space left on device");
+    found.push(...(await audit(page, "failed")));
+    await page.goto(`${server.url}#/s/s1/container`);
+    server.work = -1;
+    await panel().getByRole("button", { name: "Fork…" }).click();
+    await dialog().getByRole("button", { name: "Fork", exact: true }).click();
+    await dialog().getByText("412 files").waitFor();
+    found.push(...(await audit(page, "fork", { within: "dialog" })));
+    await page.keyboard.press("Escape");
+    await panel().getByRole("button", { name: "Snapshot…" }).click();
+    found.push(...(await audit(page, "snapshot", { within: "dialog" })));
+    await page.keyboard.press("Escape");
+    await page.goto(`${server.url}#/new`);
+    await form().getByRole("radio", { name: "Remote sandbox" }).check();
+    found.push(...(await audit(page, "remote", { within: "dialog" })));
+    assert.deepEqual(found, []);
+  });
+}
