@@ -14,7 +14,7 @@ ARGS    ?=
 
 DESKTOP := build/bin/glovebox-desktop
 
-.PHONY: run test build desktop guest ui gen check go-test ui-test e2e shots bench fuzz lint clean
+.PHONY: run test build desktop guest docker-image ui gen check go-test ui-test e2e shots bench crash fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
@@ -46,6 +46,10 @@ $(DESKTOP): ui guest
 
 guest:
 	@build/guest.sh
+
+# The program as an image, and a guest that stands alone; see docs/docker.md.
+docker-image: build
+	build/docker/image.sh $(BIN) backend/guest/embedded/bin/glovebox-guest-linux-$$(go env GOARCH) $(VERSION)
 
 ui: frontend/dist/index.html
 
@@ -85,6 +89,10 @@ ui-test: frontend/node_modules/.package-lock.json
 # Measures against the floors of this machine; see docs/benchmarks.md.
 bench: build
 	$(BIN) bench $(ARGS)
+
+# Servers that are killed at every step of what they do with a sandbox.
+crash: guest
+	go test ./app -run '^TestCrashPoints$$' -crash.all -v -timeout 2h
 
 fuzz:
 	build/fuzz.sh

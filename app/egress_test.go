@@ -464,3 +464,90 @@ func lines(t *testing.T, ws string) []string {
 	}
 	return strings.Split(text, "\n")
 }
+
+// Connections that are open live through a pause of their container, whole; and
+// through no end of the server: what was cut does not look complete, and the way
+// out comes back by itself.
+func TestEgress_openConnections(t *testing.T) {
+	t.Parallel()
+	more := make(chan string)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/short" {
+			fmt.Fprint(w, "hello")
+			return
+		}
+		for {
+			select {
+			case text := <-more:
+				if text == "" {
+					return
+				}
+				fmt.Fprint(w, text)
+				http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(web.Close)
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		data, ws := dataDir(t), workspace(t, 1000)
+		s := start(t, data)
+		spec := sandbox.Spec{Wall: wall, Mounts: hostPrograms(wall)}
+		spec.Network.Allow = []string{strings.TrimPrefix(web.URL, "http://")}
+		id := s.open(httpapi.OpenRequest{Workspace: ws, Spec: spec})
+		s.awaitState(id, time.Minute, sandbox.StateReady)
+		send := func(text string) {
+			t.Helper()
+			select {
+			case more <- text:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("nobody takes %q", text)
+			}
+		}
+		holds := func(name, want string) {
+			t.Helper()
+			until(t, 20*time.Second, func() error {
+				if body, err := os.ReadFile(filepath.Join(ws, name)); err != nil || string(body) != want {
+					return fmt.Errorf("%s holds %q, %v, want %q", name, body, err, want)
+				}
+				return nil
+			})
+		}
+		get := func(out string) {
+			t.Helper()
+			s.bash(id, "(/usr/bin/curl -sSN --noproxy '' "+web.URL+"/ >"+out+" 2>"+out+".said; echo $? >"+out+".end) >/dev/null 2>&1 &")
+		}
+
+		if wall == sandbox.WallDocker {
+			get("paused")
+			send("one ")
+			holds("paused", "one ")
+			container := s.show(id).ShortID
+			dockerDo(t, "pause", container)
+			s.awaitState(id, 30*time.Second, sandbox.StatePaused)
+			send("two ")
+			dockerDo(t, "unpause", container)
+			send("three")
+			send("")
+			holds("paused.end", "0\n")
+			holds("paused", "one two three")
+		}
+
+		get("cut")
+		send("one ")
+		holds("cut", "one ")
+		s.kill()
+		until(t, 20*time.Second, func() error {
+			body, err := os.ReadFile(filepath.Join(ws, "cut.end"))
+			if code := strings.TrimSpace(string(body)); err != nil || code == "0" || code == "" {
+				return fmt.Errorf("a transfer that was cut ended with %q, %v", body, err)
+			}
+			return nil
+		})
+		s = start(t, data)
+		if r := s.bash(id, "/usr/bin/curl -s --retry 8 --retry-delay 1 --noproxy '' "+web.URL+"/short"); !strings.HasSuffix(r.Text, "hello") {
+			t.Errorf("with a server again: %q", r.Text)
+		}
+	})
+}

@@ -23,12 +23,25 @@ type engineProxy struct {
 	requests atomic.Int64
 	broken   atomic.Bool // it makes no containers
 
+	// between is handed each request with what would forward it; nil forwards.
+	between atomic.Pointer[func(w http.ResponseWriter, r *http.Request, forward http.Handler)]
+
 	mu sync.Mutex
 
 	silent chan struct{} // closed when it speaks again; nil while it answers
 }
 
 func newEngineProxy(t *testing.T) *engineProxy {
+	t.Helper()
+	engine, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://")
+	if !ok {
+		engine = "/var/run/docker.sock"
+	}
+	return newEngineProxyTo(t, engine)
+}
+
+// newEngineProxyTo is newEngineProxy before another engine, by its socket.
+func newEngineProxyTo(t *testing.T, engine string) *engineProxy {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "glovebox-engine-") // a socket's path is short
 	if err != nil {
@@ -38,10 +51,6 @@ func newEngineProxy(t *testing.T) *engineProxy {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
-	}
-	engine, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://")
-	if !ok {
-		engine = "/var/run/docker.sock"
 	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", engine)
@@ -68,6 +77,10 @@ func newEngineProxy(t *testing.T) *engineProxy {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusInternalServerError)
 			io.WriteString(w, `{"message":"no space left on device"}`)
+			return
+		}
+		if between := p.between.Load(); between != nil {
+			(*between)(w, r, forward)
 			return
 		}
 		forward.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -304,14 +305,17 @@ func halfMade(t testing.TB, wall sandbox.Wall, data string) {
 	write(t, filepath.Join(dir, file), "", 0)
 }
 
-// Many sessions that are opened at once get a sandbox each.
+// Twenty sessions that are opened at once get a sandbox each, and nothing is left
+// of them when they have been closed: on the machine, or in the server.
 func TestManySessionsAtOnce(t *testing.T) {
 	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
 		t.Parallel()
 		data := dataDir(t)
 		s := start(t, data)
 		instance := s.about().Instance
-		const many = 10
+		s.post(s.opened(sandbox.Spec{Wall: wall}, ""), "close", nil) // it installs the guest
+		before := descriptors(t, s.cmd.Process.Pid)
+		const many = 20
 		opened := make(chan string, many)
 		for i := range many {
 			go func() {
@@ -329,7 +333,7 @@ func TestManySessionsAtOnce(t *testing.T) {
 		}
 		refs := map[sandbox.Ref]bool{}
 		for _, id := range ids {
-			awaitEvent(s, id, time.Minute, func(*task.TaskHostBound) bool { return true })
+			awaitEvent(s, id, 2*time.Minute, func(*task.TaskHostBound) bool { return true })
 			v := s.awaitState(id, moments, sandbox.StateReady)
 			if r := s.bash(id, "hostname"); !strings.Contains(r.Text, v.ShortID) || v.ShortID == "" {
 				t.Errorf("hostname %q in %s", r.Text, v.ShortID)
@@ -340,11 +344,49 @@ func TestManySessionsAtOnce(t *testing.T) {
 		if len(refs) != many {
 			t.Errorf("%d sandboxes for %d sessions", len(refs), many)
 		}
-		s.closeAll()
+		var closed sync.WaitGroup
+		for _, id := range ids {
+			closed.Go(func() {
+				if err := s.call(t.Context(), "POST", "/sessions/"+id+"/close", nil, nil); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+		}
+		closed.Wait()
 		if left := leftovers(t, data, instance, traces); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
+		// Connections that wait for another request end by themselves, so the
+		// number need not be the same, but no sandbox has left one.
+		if after := descriptors(t, s.cmd.Process.Pid); after >= before+many {
+			t.Errorf("the server has %d descriptors, and had %d before %d sandboxes", after, before, many)
+		}
+		if err := s.cmd.Process.Signal(syscall.SIGQUIT); err != nil { // its last words are its goroutines
+			t.Fatal(err)
+		}
+		<-s.gone
+		all := strings.Split(s.log.String(), "\ngoroutine ")[1:]
+		if len(all) == 0 {
+			t.Errorf("the server does not say what its goroutines are:\n%s", s.log)
+		}
+		for _, g := range all {
+			for _, of := range []string{"backend/guest/client.", "hashicorp/yamux.", "(*Manager).relay(", "session.(*driver)"} {
+				if strings.Contains(g, of) {
+					t.Errorf("a goroutine is left of a sandbox: %s", g)
+				}
+			}
+		}
 	})
+}
+
+// descriptors counts the open files of a process.
+func descriptors(t testing.TB, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
 }
 
 // Without any wall nothing is run: the user is told what to install.
@@ -492,7 +534,7 @@ func cgroupsOf(traces []string) (dirs []string) {
 // discard removes a kept sandbox as its user would, by the engine or by a kill.
 func discard(t testing.TB, wall sandbox.Wall, shortID string, guest int, traces []string) {
 	if wall == sandbox.WallDocker {
-		engine(t, "rm", "-f", shortID)
+		engine(t, "rm", "-f", "-v", shortID)
 		return
 	}
 	if err := syscall.Kill(guest, syscall.SIGKILL); err != nil {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,13 +42,18 @@ func (s *server) causes(id string, of sandbox.State) (causes []string) {
 // A command that takes all memory dies alone; a full memory that ends the guest
 // stops the sandbox, which says so and starts again.
 func TestOutOfMemory(t *testing.T) {
+	eachWall(t, testOutOfMemory)
+}
+
+func testOutOfMemory(t *testing.T, wall sandbox.Wall) {
 	t.Parallel()
-	have(t, sandbox.WallDocker)
 	s := start(t, dataDir(t))
-	id := s.opened(sandbox.Spec{Wall: sandbox.WallDocker, Resources: map[string]string{"memory": "64m", "shm": "256m"}}, workspace(t, 1000))
+	id := s.opened(sandbox.Spec{Wall: wall, Resources: map[string]string{"memory": "64m", "shm": "256m"}}, workspace(t, 1000))
 	s.mark(id)
 	r := s.bash(id, "tail /dev/zero")
-	if !strings.Contains(r.Text, "137") || !strings.Contains(r.Text, "probably out of memory") || !strings.Contains(r.Text, "(limit 64m)") {
+	told := wall == sandbox.WallNamespace || // whose guest does not see its limit
+		strings.Contains(r.Text, "probably out of memory (limit 64m)")
+	if !strings.Contains(r.Text, "137") || !told {
 		t.Errorf("a command without memory: %s %q", r.Status, r.Text)
 	}
 	if r := s.bash(id, "echo on"); r.Status != task.CallOK {
@@ -62,7 +68,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	s.awaitCause(id, moments, sandbox.StateStopped, sandbox.CauseOutOfMemory)
 	card := s.card(id)
-	if card.Description == nil || card.Description.Limits["memory"] == "" {
+	if wall == sandbox.WallDocker && (card.Description == nil || card.Description.Limits["memory"] == "") {
 		t.Errorf("the card of a stopped one does not say its limit: %+v", card)
 	}
 	s.post(id, "start", nil)
@@ -92,6 +98,29 @@ func TestFailed_lastWords(t *testing.T) {
 		if err := s.call(t.Context(), "POST", "/sessions/"+id+"/"+verb, nil, nil); err == nil {
 			t.Errorf("%s of one that failed is accepted", verb)
 		}
+	}
+}
+
+// A container that its engine starts again by itself is the same one, whoever
+// has told the engine to.
+func TestRestartedByTheEngine(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallDocker)
+	s := start(t, dataDir(t))
+	id := s.opened(sandbox.Spec{Wall: sandbox.WallDocker}, workspace(t, 1000))
+	s.mark(id)
+	before, boot := s.show(id), s.card(id).Hello.BootID
+	engine(t, "update", "--restart", "always", before.ShortID)
+	if err := syscall.Kill(guestOf(t, before), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.post(id, "attach", nil) // in whatever state it is by now
+	s.marked(id)
+	if v := s.show(id); v.Ref != before.Ref || s.bindings(id) != 1 {
+		t.Errorf("at %s, bound %d times, want %s, once", v.Ref, s.bindings(id), before.Ref)
+	}
+	if now := s.card(id).Hello; now == nil || now.BootID == boot {
+		t.Errorf("it was never restarted: %+v", now)
 	}
 }
 

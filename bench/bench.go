@@ -63,6 +63,7 @@ var measurements = []measurement{
 	{"size", (*bench).size},
 	{"start", (*bench).start},
 	{"idle", (*bench).idle},
+	{"reconcile", (*bench).reconcile},
 	{"allocate", (*bench).allocate},
 	{"bash", (*bench).bash},
 	{"output", (*bench).output},

@@ -168,13 +168,14 @@ type server struct {
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
 // serve starts a server over a data directory and returns when it is ready.
-func (b *bench) serve(ctx context.Context, data string) (*server, error) {
+func (b *bench) serve(ctx context.Context, data string, flags ...string) (*server, error) {
 	config := filepath.Join(b.o.Dir, "empty.toml") // nobody's configuration
 	if err := os.WriteFile(config, nil, 0o644); err != nil {
 		return nil, err
 	}
 	s := &server{gone: make(chan error, 1)} // its one sender never blocks
 	s.cmd = exec.Command(b.o.Program, "serve", "--json", "--no-open", "--addr", "127.0.0.1:0", "--data", data, "--config", config)
+	s.cmd.Args = append(s.cmd.Args, flags...)
 	s.cmd.Stderr = &s.log
 	if b.engine.host != "" {
 		s.cmd.Env = append(os.Environ(), "DOCKER_HOST="+b.engine.host)

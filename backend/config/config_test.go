@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -56,6 +57,8 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 		{"thinking beyond the answer", "[[models]]\nname = \"anthropic:a\"\nthinking = 32000\n", "models[0].thinking"},
 		{"thinking of openai", "[[models]]\nname = \"openai:a\"\nthinking = \"off\"\n", "models[0].thinking"},
 		{"on_quit", "on_quit = \"explode\"\n", "on_quit"},
+		{"idle stop", "[sandbox]\nidle_stop = \"soon\"\n", "sandbox.idle_stop"},
+		{"idle stop in the past", "[sandbox]\nidle_stop = \"-1h\"\n", "sandbox.idle_stop"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load(write(t, c.text), true)
@@ -202,6 +205,15 @@ func TestLoad_host(t *testing.T) {
 	for dir, want := range map[string]bool{"": true, "/home/me/work/x/y": true, "/srv/a": true, "/srv/ab": false, "/home/me": false} {
 		if c.Sandboxed(dir) != want {
 			t.Errorf("Sandboxed(%q) = %v", dir, !want)
+		}
+	}
+}
+
+func TestIdleAfter(t *testing.T) {
+	for in, want := range map[string]time.Duration{"": time.Hour, "0": 0, "90m": 90 * time.Minute, "1s": time.Second} {
+		c := Config{Sandbox: Sandbox{IdleStop: in}}
+		if got := c.IdleAfter(); got != want {
+			t.Errorf("IdleAfter(%q) = %v, want %v", in, got, want)
 		}
 	}
 }

@@ -254,6 +254,6 @@ func (m *Manager) open(ctx context.Context, r *root, rec *sandbox.Record, h sand
 		return Binding{}, err
 	}
 	*rec = next
-	m.holdRelay(r)
+	awaitRelay(ctx, m.holdRelay(r))
 	return Binding{Record: next, Ref: next.Ref, ShortID: next.ShortID, Workdir: next.Workdir, Hello: hello}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -20,6 +21,7 @@ type Egress interface {
 
 // How long a broken relay is left alone before it is opened again.
 const (
+	relayFirst   = 2 * time.Second // what the first command waits for its way out
 	relayPause   = 100 * time.Millisecond
 	relayPauseUp = 10 * time.Second
 	reopenPause  = 10 * time.Second // for one whose sandbox has to be attached first
@@ -32,20 +34,38 @@ func (m *Manager) relayed(spec sandbox.Spec) bool {
 }
 
 // holdRelay holds the relay of r's sandbox open from now on, by its present
-// channel and until that is dropped.
-func (m *Manager) holdRelay(r *root) {
+// channel and until that is dropped. What it returns is closed once it is open, or
+// could not be opened at once; nil where it was held already, or is not ours.
+func (m *Manager) holdRelay(r *root) (tried <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed || r.client == nil || r.relay != nil || !m.relayed(r.rec.Spec) || m.relayHeldLocked(r) {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithCancel(m.life)
 	r.relay, r.reopen = cancel, 0
 	c, network := r.client, r.rec.Spec.Network
+	first := make(chan struct{})
 	m.work.Go(func() {
 		defer cancel()
-		m.relay(ctx, r.id, network, c)
+		m.relay(ctx, r.id, network, c, sync.OnceFunc(func() { close(first) }))
 	})
+	return first
+}
+
+// awaitRelay waits a moment for a relay that is being opened, so that what is run
+// next has its way out from its first byte on.
+func awaitRelay(ctx context.Context, tried <-chan struct{}) {
+	if tried == nil {
+		return
+	}
+	late := time.NewTimer(relayFirst)
+	defer late.Stop()
+	select {
+	case <-tried:
+	case <-late.C:
+	case <-ctx.Done():
+	}
 }
 
 // dropRelayLocked ends the relay of r, if one is held.
@@ -56,12 +76,15 @@ func (r *root) dropRelayLocked() {
 	}
 }
 
-// relay opens the relay's channel and serves it, again and again.
-func (m *Manager) relay(ctx context.Context, rootTaskID string, network sandbox.Network, c *client.Client) {
+// relay opens the relay's channel and serves it, again and again. It calls tried
+// after each attempt to open it.
+func (m *Manager) relay(ctx context.Context, rootTaskID string, network sandbox.Network, c *client.Client, tried func()) {
+	defer tried()
 	pause := relayPause
 	for {
 		began := time.Now()
 		l, err := c.Relay(ctx)
+		tried()
 		if err == nil {
 			m.log.DebugContext(ctx, "relay open", "task", rootTaskID)
 			err = m.egress.Serve(ctx, rootTaskID, network, l)

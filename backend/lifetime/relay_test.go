@@ -114,6 +114,29 @@ func TestRelay_isHeldWhileTheSandboxRuns(t *testing.T) {
 	r.quiet(t)
 }
 
+// Whoever is given a sandbox finds its way out open: the first command needs it.
+func TestRelay_isOpenBeforeTheFirstCall(t *testing.T) {
+	w, r := newWorld(), newRelays()
+	m := relayManager(t, w.host(-1), r)
+	for range 20 {
+		if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		for _, b := range w.boxes {
+			if b.root == "t1" && b.relayed.Load() == 0 {
+				t.Error("a sandbox without a way out was handed over")
+			}
+		}
+		w.mu.Unlock()
+		r.await(t, "open t1")
+		if err := m.Release(t.Context(), "t1", lifetime.Remove); err != nil {
+			t.Fatal(err)
+		}
+		r.await(t, "end t1")
+	}
+}
+
 // A process that takes the ledger over opens the relays of what runs, and starts
 // nothing that is stopped.
 func TestRelay_isReopenedByTheNextProcess(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
@@ -148,6 +149,33 @@ func TestRun_reapsOnlyOurOrphans(t *testing.T) {
 	if diff := cmp.Diff(want, w.there()); diff != "" {
 		t.Errorf("sandboxes, with %s to reap (-want +got):\n%s", older.id, diff)
 	}
+}
+
+// What comes to light later, such as a container that a slow engine made for a
+// server that had died, goes with one of the looks that follow.
+func TestRun_reapsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		m, _ := newManager(t, w.host(-1), true)
+		mine, err := m.Allocate(t.Context(), "t1", docker(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Allocate(t.Context(), "t2", docker(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Release(t.Context(), "t2", lifetime.Remove); err != nil {
+			t.Fatal(err)
+		}
+		late, another := w.add("t2", "us"), w.add("t9", "us")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		want := []string{mine.Ref.ID(), another.id}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, w.there()); diff != "" {
+			t.Errorf("sandboxes, with %s to reap (-want +got):\n%s", late.id, diff)
+		}
+	})
 }
 
 func TestRun_reconciles(t *testing.T) {

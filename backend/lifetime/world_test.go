@@ -44,6 +44,7 @@ type box struct {
 	boots              int
 	deaf               bool // the guest takes connections and says nothing
 	running            atomic.Int64
+	relayed            atomic.Int64 // relays that were opened
 	conns              map[net.Conn]bool
 }
 
@@ -383,11 +384,11 @@ func (w *world) dial(b *box) (net.Conn, error) {
 		return ours, nil
 	}
 	hello := wire.Hello{Version: wire.Version, GuestID: "guest-" + b.id, BootID: boot, Hostname: b.id[:7], Workdir: "/workspace"}
-	go serveGuest(theirs, hello, &b.running)
+	go serveGuest(theirs, hello, &b.running, &b.relayed)
 	return ours, nil
 }
 
-func serveGuest(c net.Conn, hello wire.Hello, running *atomic.Int64) {
+func serveGuest(c net.Conn, hello wire.Hello, running, relayed *atomic.Int64) {
 	defer c.Close()
 	greeting, _ := json.Marshal(wire.Greeting{Version: wire.Version, GuestID: hello.GuestID, BootID: hello.BootID, Trusted: true})
 	if _, err := c.Write(append(greeting, '\n')); err != nil {
@@ -405,6 +406,7 @@ func serveGuest(c net.Conn, hello wire.Hello, running *atomic.Int64) {
 			return
 		}
 		defer l.Close() // nothing else comes by this connection
+		relayed.Add(1)
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+wire.ProtocolRelay+"\r\n\r\n")
 		if session, err := yamux.Client(conn, wire.RelayConfig()); err == nil {
 			<-session.CloseChan()

@@ -242,17 +242,7 @@ func TestRemoteEngine(t *testing.T) {
 
 // An engine that hangs hangs nobody who dials a guest through it.
 func TestExecChannel_hangingEngine(t *testing.T) {
-	dir, err := os.MkdirTemp("", "hang")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	p := stubProvider(t, "unix://"+l.Addr().String())
+	p := stubProvider(t, hangingEngine(t))
 	begun := time.Now()
 	if _, err := p.hijack(deadline(t, time.Second), "/exec/x/start", "{}"); err == nil || time.Since(begun) > 5*time.Second {
 		t.Errorf("hijack = %v after %v", err, time.Since(begun))

@@ -3,6 +3,7 @@ package docker
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,9 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -106,16 +109,66 @@ func stubRef(t *testing.T, p *Provider) sandbox.Ref {
 	return r
 }
 
-func TestHangingEngine(t *testing.T) {
-	stub := &stubEngine{}
-	host := stub.start(t) // for its directory
-	path := filepath.Join(filepath.Dir(strings.TrimPrefix(host, "unix://")), "hang.sock")
-	l, err := net.Listen("unix", path) // takes connections and never answers
+// hangingEngine returns the address of an engine that takes connections and never
+// answers.
+func hangingEngine(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hang") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	p := stubProvider(t, "unix://"+path)
+	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan struct{})
+	go func() {
+		defer close(taken)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-taken
+		os.RemoveAll(dir)
+	})
+	return "unix://" + l.Addr().String()
+}
+
+// Asking a hanging engine how it is, again and again, keeps nothing.
+func TestHangingEngine_probes(t *testing.T) {
+	p := stubProvider(t, hangingEngine(t))
+	before := runtime.NumGoroutine()
+	var probes sync.WaitGroup
+	begun := time.Now()
+	for range 100 {
+		probes.Go(func() {
+			if err := p.Probe(t.Context()); !errors.Is(err, sandbox.ErrNoWall) || !strings.Contains(err.Error(), "did not answer in time") {
+				t.Errorf("Probe = %v", err)
+			}
+		})
+	}
+	probes.Wait()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("they took %v", took)
+	}
+	p.Close()
+	after := runtime.NumGoroutine()
+	for deadline := time.Now().Add(5 * time.Second); after > before && time.Now().Before(deadline); after = runtime.NumGoroutine() {
+		time.Sleep(10 * time.Millisecond) // connections end in the background
+	}
+	if after > before {
+		t.Errorf("%d goroutines after 100 probes, %d before", after, before)
+	}
+}
+
+func TestHangingEngine(t *testing.T) {
+	p := stubProvider(t, hangingEngine(t))
 	for _, test := range []struct {
 		name string
 		do   func(*testing.T) error
@@ -210,6 +263,48 @@ func TestAnswersOfAnEngine(t *testing.T) {
 			if err := test.do(t, p); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
+		})
+	}
+}
+
+// An engine that hangs in the middle of an allocation ends it in time, wherever it
+// hangs.
+func TestAllocate_hangingEngine(t *testing.T) {
+	for _, at := range []string{"/images/stub:1/json", "/containers/create", "/containers/" + someID + "/start"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := func(body string) http.HandlerFunc {
+					return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
+				}
+				stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+					"/images/stub:1/json": answer(`{"Id":"sha256:00","Os":"linux","Architecture":"amd64"}`),
+					"/containers/json":    answer("[]"),
+					"/containers/create":  answer(`{"Id":"` + someID + `"}`),
+				}}
+				var hangs atomic.Bool
+				stub.around = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					if strings.HasSuffix(r.URL.Path, at) {
+						hangs.Store(true)
+					}
+					if hangs.Load() {
+						io.Copy(io.Discard, r.Body) // a server sees the client go only after it
+						<-r.Context().Done()
+						return
+					}
+					next.ServeHTTP(w, r)
+				}
+				p, _ := inBubble(t, stub)
+				p.log = slog.New(slog.DiscardHandler)
+				p.probed.Store(true) // this engine mounts nothing at all
+				begun := time.Now()
+				_, err := p.Allocate(t.Context(), "root", sandbox.Spec{Workspace: t.TempDir()})
+				if !errors.Is(err, sandbox.ErrUnreachable) || !hangs.Load() || time.Since(begun) > 30*time.Second {
+					t.Errorf("Allocate = %v after %v", err, time.Since(begun))
+				}
+				if boxes, _ := filepath.Glob(filepath.Join(p.boxes(), "*")); len(boxes) > 0 {
+					t.Errorf("left behind: %q", boxes)
+				}
+			})
 		})
 	}
 }

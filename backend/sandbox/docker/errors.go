@@ -24,12 +24,13 @@ import (
 
 // The deadlines of calls to the engine. A healthy engine answers a read within
 // milliseconds and starts a container within a second; the long ones leave room
-// for a machine under load.
+// for a machine under load. A start that the engine hangs in ends within half a
+// minute, with the look at the engine that decides about its clean-up.
 const (
 	pingTimeout   = 3 * time.Second
 	readTimeout   = 10 * time.Second
 	createTimeout = 20 * time.Second
-	startTimeout  = 25 * time.Second
+	startTimeout  = 20 * time.Second
 	removeTimeout = 20 * time.Second
 	guestTimeout  = 15 * time.Second // from start to the guest's first answer
 )
@@ -51,8 +52,10 @@ func (p *Provider) engineError(ctx context.Context, what string, err error) erro
 		return nil
 	case p.endpoint.fault != nil:
 		return fmt.Errorf("%w: %w", p.endpoint.fault, errRefused)
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: %w", what, ctx.Err())
+	case ctx.Err() != nil: // the caller's deadline was the shorter one
+		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
 	}

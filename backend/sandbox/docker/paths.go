@@ -144,7 +144,7 @@ func (p *Provider) lookAround(ctx context.Context) error {
 	e.container = id
 	for _, m := range c.Mounts {
 		named := slices.ContainsFunc(e.paths, func(s shared) bool { return s.here == m.Destination })
-		if m.Type == mount.TypeBind && !named && filepath.IsAbs(m.Source) {
+		if m.Type == mount.TypeBind && !named && filepath.IsAbs(m.Source) && m.Destination != p.endpoint.socket() {
 			e.paths = append(e.paths, shared{m.Source, m.Destination})
 		}
 	}

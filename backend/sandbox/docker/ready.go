@@ -54,7 +54,7 @@ func (p *Provider) awaitGuest(ctx context.Context, h sandbox.Handle) error {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("wait for the guest: %w", err)
 			}
-			return fmt.Errorf("wait for the guest in %s: %w (%v): %w", h.ShortID, errGuestSilent, last, sandbox.ErrUnreachable)
+			return fmt.Errorf("wait for the guest in %s: %w (%v)%s: %w", h.ShortID, errGuestSilent, last, p.lastWords(ctx, h.SandboxID), sandbox.ErrUnreachable)
 		case <-timer.C:
 			hello, err := c.Hello(limited)
 			if err == nil && hello.GuestID != h.GuestID {
@@ -78,11 +78,14 @@ const explaining = 30
 
 // explainExit makes an error of a container that ended instead of serving.
 func (p *Provider) explainExit(ctx context.Context, id string, code int64) error {
-	said := ""
-	if body, err := p.logs(context.WithoutCancel(ctx), id, explaining); err == nil {
-		if said = strings.TrimSpace(body); said != "" {
-			said = ": " + said
-		}
+	return fmt.Errorf("the container %s ended with code %d before it answered%s: %w", id[:12], code, p.lastWords(ctx, id), sandbox.ErrStopped)
+}
+
+// lastWords is the end of a container's log, as it stands behind an error.
+func (p *Provider) lastWords(ctx context.Context, id string) string {
+	body, err := p.logs(context.WithoutCancel(ctx), id, explaining)
+	if said := strings.TrimSpace(body); err == nil && said != "" {
+		return ": " + said
 	}
-	return fmt.Errorf("the container %s ended with code %d before it answered%s: %w", id[:12], code, said, sandbox.ErrStopped)
+	return ""
 }

@@ -86,7 +86,11 @@ func (p *Provider) eachRelease(ctx context.Context, match func(owner) bool) erro
 // removeMade removes what an allocation has made so far. The container is
 // looked for by its label: a creation whose answer was lost has no id.
 func (p *Provider) removeMade(ctx context.Context, b box) error {
-	found, err := p.list(ctx, labelSandbox+"="+b.guestID)
+	_, err := p.connect(ctx) // an engine that hangs is not waited for longer
+	var found []container.Summary
+	if err == nil {
+		found, err = p.list(ctx, labelSandbox+"="+b.guestID)
+	}
 	if err == nil {
 		err = p.removeAll(ctx, found)
 	}

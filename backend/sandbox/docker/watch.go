@@ -31,16 +31,25 @@ func (p *Provider) Watch(ctx context.Context, report func(sandbox.Change), relis
 	w := &watch{p: p, report: report, last: map[string]sandbox.Condition{}}
 	backoff, level := firstBackoff, slog.LevelWarn
 	for {
+		begun := time.Now()
 		connected, err := w.follow(ctx, relist)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if connected {
-			backoff, level = firstBackoff, slog.LevelWarn
+			level = slog.LevelWarn
+			if time.Since(begun) > backoff { // not of one that is cut as soon as it is there
+				backoff = firstBackoff
+			}
 		}
 		p.log.Log(ctx, level, "engine events interrupted", "err", err, "again_in", backoff)
 		level = slog.LevelDebug // said once; that it goes on is no news
-		if _, err := p.connect(ctx); err != nil && ctx.Err() == nil {
+		silent := errors.Is(err, sandbox.ErrUnreachable)
+		if !silent {
+			_, err = p.connect(ctx)
+			silent = err != nil && ctx.Err() == nil
+		}
+		if silent {
 			w.silence()
 			p.listeners.tell()
 		}

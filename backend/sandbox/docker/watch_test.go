@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -201,4 +203,93 @@ func TestWatch_reconnects(t *testing.T) {
 	if len(changes) != 0 {
 		t.Errorf("one change too many: %s", <-changes)
 	}
+}
+
+// A stream that is cut again and again is followed without a busy loop, and says
+// nothing new by that.
+func TestWatch_cutStreams(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		lives         time.Duration // each stream
+		atLeast, most int           // streams in a minute
+	}{
+		{"every second", time.Second, 45, 60},
+		{"at once", 0, 10, 25},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				streams, requests := 0, 0
+				engine := &stubContainers{states: map[string]string{strings.Repeat("a", 64): "running"}, cut: make(chan struct{})}
+				stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{"/containers/json": engine.list}}
+				stub.around = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					requests++
+					if !strings.HasSuffix(r.URL.Path, "/events") {
+						next.ServeHTTP(w, r)
+						return
+					}
+					streams++
+					w.WriteHeader(http.StatusOK)
+					w.(http.Flusher).Flush()
+					select {
+					case <-time.After(test.lives):
+					case <-r.Context().Done():
+					}
+				}
+				p, _ := inBubble(t, stub)
+				p.log = slog.New(slog.DiscardHandler)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				changes, relists := 0, 0
+				p.Watch(ctx, func(sandbox.Change) { changes++ }, func() { relists++ })
+				if streams < test.atLeast || streams > test.most || requests > 8*streams+60 {
+					t.Errorf("%d streams and %d requests in a minute", streams, requests)
+				}
+				if changes != 0 || relists < streams-1 {
+					t.Errorf("%d changes of a container that nothing happened to, %d relists of %d streams", changes, relists, streams)
+				}
+			})
+		})
+	}
+}
+
+// A hang is seen within seconds also where the stream of events stays open.
+func TestWatch_seesAHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &stubContainers{states: map[string]string{strings.Repeat("a", 64): "running"}, cut: make(chan struct{})}
+		stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{"/containers/json": engine.list}}
+		var hangs atomic.Bool
+		stub.around = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if hangs.Load() {
+				<-r.Context().Done()
+				return
+			}
+			engine.ServeHTTP(w, r, next)
+		}
+		p, _ := inBubble(t, stub)
+		p.log = slog.New(slog.DiscardHandler)
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := make(chan sandbox.Change, 8)
+		done := make(chan error, 1)
+		relisted := make(chan struct{}, 8)
+		go func() {
+			done <- p.Watch(ctx, func(c sandbox.Change) { changes <- c }, func() { relisted <- struct{}{} })
+		}()
+		<-relisted
+		hangs.Store(true)
+		begun := time.Now()
+		if c := <-changes; c.Condition.Value != sandbox.StateUnreachable || time.Since(begun) > 5*time.Second {
+			t.Errorf("after %v: %+v", time.Since(begun), c.Condition)
+		}
+		hangs.Store(false)
+		begun = time.Now()
+		if c := <-changes; c.Condition.Value != sandbox.StateReady || time.Since(begun) > 10*time.Second {
+			t.Errorf("%v after its return: %+v", time.Since(begun), c.Condition)
+		}
+		time.Sleep(time.Minute)
+		if len(changes) > 0 {
+			t.Errorf("once more: %+v", (<-changes).Condition)
+		}
+		cancel()
+		<-done
+	})
 }
