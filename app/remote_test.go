@@ -246,6 +246,42 @@ func TestPreamble_behindWalls(t *testing.T) {
 	if strings.Contains(s.log.String(), "tok-456") {
 		t.Error("the log holds what the preamble minted")
 	}
+
+	// It stands between the change of directory and the command, which does not run
+	// when it fails, in whatever way.
+	said := filepath.Join(t.TempDir(), "preamble")
+	if err := os.WriteFile(file, []byte(fmt.Sprintf("[sandbox]\npreamble = [\"/bin/sh\", \"-c\", \"cat >/dev/null; cat %s\"]\n", said)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, dataDir(t), "--config", file)
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		s := s.in(t)
+		prints := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(said, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prints("HERE=$PWD && ")
+		ws := workspace(t, 1000)
+		id := s.open(httpapi.OpenRequest{Workspace: ws, Spec: sandbox.Spec{Wall: wall}})
+		if r := s.bash(id, "cd / && echo $HERE from $PWD; HERE=/workspace"); strings.TrimSpace(r.Text) != "from /" {
+			t.Errorf("a variable that is not exported: %+v", r) // it is the preamble's shell's own
+		}
+		prints("export HERE=$PWD\n")
+		if r := s.bash(id, "cd / && echo $HERE from $PWD"); r.Text != "/workspace from /" {
+			t.Errorf("in its directory: %+v", r)
+		}
+		for _, bad := range []string{"false && ", "false\n", "exit 3; ", "nosuchprogram && ", "'unclosed "} {
+			prints(bad)
+			if r := s.bash(id, "echo ran >>ran"); r.Status == task.CallOK && !strings.Contains(r.Text, "xit") {
+				t.Errorf("%q: %+v", bad, r)
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(ws, "ran")); err == nil {
+			t.Error("a command ran after a failing preamble")
+		}
+	})
 }
 
 // A guest that stands alone in a container of somebody else's: its host name

@@ -32,7 +32,7 @@ func byHand(t testing.TB, args ...string) string {
 
 // A servedImage is made of a program that serves the AIO API, and of this
 // machine's own bash and GNU tools, which that API's clients ask for.
-var servedTools = strings.Fields(`bash sh base64 basename cat chmod chown cp cut date dd dirname env false find grep head hostname id ln ls
+var servedTools = strings.Fields(`bash git sh base64 basename cat chmod chown cp cut date dd dirname env false find grep head hostname id ln ls
 	mkdir mktemp mv nohup od ps readlink realpath rm rmdir sed seq sh sleep sort stat tail tar tee test touch tr true truncate uname uniq wc whoami xargs`)
 
 // servedImage makes an image by Dockerfile instructions.

@@ -67,11 +67,23 @@ const (
 
 // Mount puts a host directory, file or volume into a sandbox.
 type Mount struct {
-	Source string    `json:"source"`
-	Target string    `json:"target"`
-	Mode   Mode      `json:"mode,omitempty"`
-	Kind   MountKind `json:"kind,omitempty"`
+	Source  string    `json:"source"`
+	Target  string    `json:"target"`
+	Mode    Mode      `json:"mode,omitempty"`
+	Kind    MountKind `json:"kind,omitempty"`
+	SELinux SELinux   `json:"selinux,omitempty"`
 }
+
+// SELinux says that the files of a mount are given a label by which sandboxes may
+// use them, on a machine that has SELinux. The files keep it: it changes the
+// machine's own. Without one they stay as they are.
+type SELinux string
+
+// The labels: of every sandbox, and of this one alone.
+const (
+	SELinuxShared  SELinux = "shared"
+	SELinuxPrivate SELinux = "private"
+)
 
 // FieldError names the field of a Spec (or of a configuration) that is wrong,
 // in the spelling of its JSON, and says what to do about it.
@@ -155,6 +167,15 @@ func (s Spec) validateMounts() error {
 		case "", LocalPath, Volume, NAS, PVC:
 		default:
 			return &FieldError{at("kind"), fmt.Sprintf("unknown kind %q; choose local-path or volume", m.Kind)}
+		}
+		switch m.SELinux {
+		case "":
+		case SELinuxShared, SELinuxPrivate:
+			if m.Kind != "" && m.Kind != LocalPath {
+				return &FieldError{at("selinux"), "is for directories of this machine; leave it out"}
+			}
+		default:
+			return &FieldError{at("selinux"), fmt.Sprintf("unknown label %q; choose shared or private", m.SELinux)}
 		}
 		if m.Source == "" {
 			return &FieldError{at("source"), "is empty"}

@@ -71,6 +71,11 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 			d.Notes = append(d.Notes, "the workspace is the container's own: it is gone when the sandbox is removed")
 		}
 	}
+	if needsLabels(f) && at.guest == "" && !slices.ContainsFunc(mountsOf(c.HostConfig), func(m labelled) bool {
+		return m.label != "" && m.Target == c.Config.WorkingDir
+	}) {
+		d.Notes = append(d.Notes, "this engine has SELinux, which may keep commands from the workspace: list it as a mount with the label shared")
+	}
 	if f.remapped {
 		d.Notes = append(d.Notes, "the engine maps user ids: uid 0 inside is another user on this machine")
 	}

@@ -106,6 +106,9 @@ func refuse(spec sandbox.Spec) error {
 		if m.Kind == sandbox.Volume {
 			return fault(fmt.Sprintf("mounts[%d].kind", i), "the namespace wall has no volumes; choose local-path")
 		}
+		if m.SELinux != "" {
+			return fault(fmt.Sprintf("mounts[%d].selinux", i), "the namespace wall gives files no labels, its processes keep the user's own; leave it out, or choose the docker wall")
+		}
 	}
 	return nil
 }

@@ -494,6 +494,7 @@ export interface Mount {
   target: string;
   mode?: Mode;
   kind?: MountKind;
+  selinux?: SELinux;
 }
 
 export type MountKind =
@@ -593,6 +594,10 @@ export interface Retry {
 export type Role =
   | "user"
   | "assistant";
+
+export type SELinux =
+  | "shared"
+  | "private";
 
 export interface SandboxStateChanged {
   condition: Condition;
