@@ -113,8 +113,10 @@ func (p *engineProxy) mute() {
 func (p *engineProxy) speak() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(p.silent)
-	p.silent = nil
+	if p.silent != nil {
+		close(p.silent)
+		p.silent = nil
+	}
 }
 
 // engine runs the docker command line, as a user would, and returns its words.
