@@ -25,7 +25,7 @@ func strangersContainer(t *testing.T, args ...string) (id string) {
 		t.Fatalf("image build: %v\n%s", err, out)
 	}
 	image := engine(t, "images", "-q", "glovebox/tiny")[0]
-	id = engine(t, append(append([]string{"run", "-d", "--network", "none", "-w", "/tmp"}, args...), image, "sleep", "600")...)[0]
+	id = engine(t, append(append([]string{"run", "-d", "--network", "none", "-w", "/tmp"}, args...), image, "sleep", "7200")...)[0]
 	t.Cleanup(func() { engine(t, "rm", "-f", "-v", id) })
 	return id
 }

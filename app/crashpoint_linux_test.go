@@ -106,7 +106,7 @@ func ownOperations(c *crashes) []operation {
 			for _, v := range c.sessions() {
 				if v.Title == title { // else it was never said to be there
 					awaitEvent(c.s, v.ID, time.Minute, func(*task.TaskHostBound) bool { return true })
-					c.s.awaitState(v.ID, moments, sandbox.StateReady)
+					c.rests(v.ID, sandbox.StateReady)
 					c.s.mark(v.ID)
 					c.s.marked(v.ID)
 					c.settle()
@@ -192,7 +192,7 @@ func ownOperations(c *crashes) []operation {
 		check: func(id string) {
 			if v := c.rests(id, sandbox.StateReady, sandbox.StateReleased, sandbox.StateFailed); v.Sandbox.Value != sandbox.StateReady {
 				c.s.post(id, "reprovision", nil)
-				c.s.awaitState(id, moments, sandbox.StateReady)
+				c.rests(id, sandbox.StateReady)
 			}
 			c.bound(id)
 			c.s.mark(id)
@@ -249,7 +249,7 @@ func adoptedOperations(c *crashes) []operation {
 					continue
 				}
 				awaitEvent(c.s, v.ID, time.Minute, func(*task.TaskHostBound) bool { return true })
-				c.s.awaitState(v.ID, moments, sandbox.StateReady)
+				c.rests(v.ID, sandbox.StateReady)
 				works(v.ID)
 				c.settle()
 				c.s.post(v.ID, "close", nil)
@@ -284,7 +284,7 @@ func adoptedOperations(c *crashes) []operation {
 		},
 		check: func(session string) {
 			c.s.post(session, "attach", nil)
-			c.s.awaitState(session, moments, sandbox.StateReady)
+			c.rests(session, sandbox.StateReady)
 			works(session)
 		},
 	}, {
@@ -560,12 +560,22 @@ func (c *crashes) sessions() (all []httpapi.Session) {
 	return all
 }
 
-// rests waits until a session's sandbox is in one of some states.
+// rests waits until a session's sandbox is in one of some states. It asks: the log
+// of a session that has seen many crashes is long to follow.
 func (c *crashes) rests(id string, states ...sandbox.State) httpapi.Session {
 	c.t.Helper()
-	return c.s.awaitSession(id, moments, fmt.Sprint("one of ", states), func(v httpapi.Session) bool {
-		return v.Sandbox != nil && slices.Contains(states, v.Sandbox.Value)
-	})
+	late := time.After(time.Minute)
+	for {
+		v := c.s.show(id)
+		if v.Sandbox != nil && slices.Contains(states, v.Sandbox.Value) {
+			return v
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-late:
+			c.t.Fatalf("session %s is %+v, want one of %s", id, v.Sandbox, states)
+		}
+	}
 }
 
 // goesOn expects a session to have the sandbox that it had, in one of some states,
@@ -574,7 +584,7 @@ func (c *crashes) goesOn(id string, states ...sandbox.State) {
 	c.t.Helper()
 	c.rests(id, states...)
 	c.s.post(id, "attach", nil)
-	c.s.awaitState(id, moments, sandbox.StateReady)
+	c.rests(id, sandbox.StateReady)
 	c.s.marked(id)
 	c.bound(id)
 }
