@@ -42,6 +42,19 @@ func required(part string) bool {
 	return slices.Contains(strings.Split(os.Getenv("GLOVEBOX_TEST_REQUIRE"), ","), part)
 }
 
+// installed skips or fails where the machine lacks a program that sandboxes get
+// from it.
+func installed(t testing.TB, program string) {
+	t.Helper()
+	_, err := os.Stat("/usr/bin/" + program)
+	if err != nil && required("programs") {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+}
+
 // have skips or fails where the machine lacks what a wall needs.
 func have(t testing.TB, wall sandbox.Wall) {
 	t.Helper()

@@ -217,9 +217,7 @@ func TestEgress_programs(t *testing.T) {
 			{"pip", "pip3", "/usr/bin/python3 -m pip install -q --disable-pip-version-check --no-cache-dir --break-system-packages --target /tmp/pip --cert ca.pem --index-url https://web.test:8443/pip/ probe && PYTHONPATH=/tmp/pip /usr/bin/python3 -c 'import probe; print(probe.said)'", "from an index", 8443},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				if _, err := os.Stat("/usr/bin/" + test.program); err != nil {
-					t.Skipf("no %s on this machine", test.program)
-				}
+				installed(t, test.program)
 				s := s.in(t)
 				used[test.port]++
 				if r := s.bash(id, "exec 2>&1; "+test.command); !strings.Contains(r.Text, test.want) {
@@ -236,9 +234,7 @@ func TestEgress_programs(t *testing.T) {
 			return nil
 		})
 		t.Run("sockets", func(t *testing.T) {
-			if _, err := os.Stat("/usr/bin/python3"); err != nil {
-				t.Skip("no python3 on this machine")
-			}
+			installed(t, "python3")
 			s := s.in(t)
 			if err := os.WriteFile(filepath.Join(ws, "sockets.py"), []byte(fmt.Sprintf(socketsProgram, theirPublic, their6, ourPublic, our6)), 0o644); err != nil {
 				t.Fatal(err)

@@ -106,6 +106,8 @@ has bwrap || missing="$missing bubblewrap"
 static_busybox || missing="$missing busybox-static"
 has chromium || has chromium-browser || has google-chrome || missing="$missing chromium"
 has git || missing="$missing git"
+[ -x /usr/bin/curl ] || missing="$missing curl" # these are lent to sandboxes, from /usr
+[ -x /usr/bin/pip3 ] || missing="$missing python3-pip"
 has podman && has runc || missing="$missing podman runc"
 # shellcheck disable=SC2086 # a list of packages
 [ -z "$missing" ] || install $missing || true
