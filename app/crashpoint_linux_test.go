@@ -404,7 +404,9 @@ func (c *crashes) everywhere(op operation) {
 	}
 	for _, m := range []moment{before, after, midway} {
 		for n := 1; *everyCrash || n <= op.steps; n++ {
-			if !*everyCrash && n%3 != int(m) { // each request at one of the moments
+			// In a short run each request is cut off at one of the moments, and the
+			// first, which may carry much, also midway.
+			if !*everyCrash && n%3 != int(m) && !(n == 1 && m == midway) {
 				continue
 			}
 			if !c.cutOff(op, fmt.Sprintf("%s request %d", m, n), c.atRequest(n, m)) {
