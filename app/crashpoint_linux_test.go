@@ -591,18 +591,31 @@ func (c *crashes) goesOn(id string, states ...sandbox.State) {
 	c.bound(id)
 }
 
-// bound expects a session's log to name the sandbox that the ledger has for it.
+// bound expects a session's log to name, soon, the sandbox that it has.
 func (c *crashes) bound(id string) {
 	c.t.Helper()
-	var last sandbox.Ref
-	for _, p := range c.s.payloads(id) {
-		if b, ok := p.(*task.TaskHostBound); ok {
-			last = b.ExecEnvRef
-		}
-	}
 	card := c.s.card(id)
-	if card.Description == nil || !strings.HasPrefix(last.ID(), card.Description.ID) {
-		c.t.Errorf("session %s is bound to %s, and its card shows %+v", id, last, card.Description)
+	if card.Description == nil {
+		c.t.Errorf("the card of session %s says nothing: %s", id, card.Error)
+		return
+	}
+	late := time.After(30 * time.Second)
+	for {
+		var last sandbox.Ref
+		for _, p := range c.s.payloads(id) {
+			if b, ok := p.(*task.TaskHostBound); ok {
+				last = b.ExecEnvRef
+			}
+		}
+		if strings.HasPrefix(last.ID(), card.Description.ID) {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-late:
+			c.t.Errorf("session %s is bound to %s, and its card shows %s", id, last, card.Description.ID)
+			return
+		}
 	}
 }
 
