@@ -108,6 +108,8 @@ has chromium || has chromium-browser || has google-chrome || missing="$missing c
 has git || missing="$missing git"
 [ -x /usr/bin/curl ] || missing="$missing curl" # these are lent to sandboxes, from /usr
 [ -x /usr/bin/pip3 ] || missing="$missing python3-pip"
+has ssh && has ssh-keygen || missing="$missing openssh-client"
+has sshd || missing="$missing openssh-server"
 has podman && has runc || missing="$missing podman runc"
 # shellcheck disable=SC2086 # a list of packages
 [ -z "$missing" ] || install $missing || true
