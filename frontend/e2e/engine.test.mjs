@@ -122,7 +122,7 @@ test("the keyboard and the palette do all that the buttons do", { skip }, async 
   await page.keyboard.press("s");
   await row("profiler").getByText("running", { exact: true }).waitFor();
   await page.keyboard.press("Control+k");
-  await page.keyboard.type("logs: profiler");
+  await page.getByRole("combobox", { name: "Find an action or a session" }).fill("logs: profiler");
   await page.getByRole("option", { name: /Logs: profiler/ }).waitFor();
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").getByText("profiler listens on port 80").waitFor();

@@ -103,7 +103,8 @@ test("keys do what the buttons of a sandbox do, and say why where they cannot", 
   await dialog().getByRole("heading", { name: /Snapshot of/ }).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Control+k");
-  await page.keyboard.type("fork");
+  await page.getByRole("combobox", { name: "Find an action or a session" }).fill("fork");
+  await page.getByRole("option", { name: /Fork/, selected: true }).waitFor();
   await page.keyboard.press("Enter");
   await dialog().getByRole("heading", { name: /^Fork/ }).waitFor();
   await page.keyboard.press("Escape");

@@ -202,7 +202,7 @@ test("an engine that stops is told from a container that is gone", { skip: skip(
   await shows(page, "ready");
   await stopEngine();
   await shows(page, "unreachable");
-  await panel(page).getByText("It may still run; nobody answers.").waitFor();
+  await panel(page).getByText("It may still run; nothing is started twice meanwhile, and it is tried again by itself.").waitFor();
   await startEngine();
   await shows(page, "ready", 20_000);
   assert.equal((await server.show(id)).ref, ref);
