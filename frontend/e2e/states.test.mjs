@@ -1,36 +1,9 @@
 // The states of a sandbox on the screen, its snapshots and forks, and the form's walls and networks, against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let context;
-let page;
-let faults;
-
-beforeEach(() => (faults = []));
-afterEach(async () => {
-  if (skip) return;
-  await context.close();
-  await server.close();
-  assert.deepEqual(faults, []);
-});
-
-async function open(hash, options = {}, view = {}) {
-  server = await start(0, options);
-  context = await browser().newContext({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
-  await page.goto(`${server.url}#token=${TOKEN}`);
-  await page.locator("nav").first().waitFor({ state: "attached" });
-  await page.goto(`${server.url}${hash}`);
-}
+import { test } from "node:test";
+import { audit, skip } from "./browser.mjs";
+import { open, page, server } from "./canned.mjs";
 
 const header = () => page.locator("main header");
 const panel = () => page.locator("#panel-container");
