@@ -62,6 +62,11 @@ func TestAdopt(t *testing.T) {
 	if card := s.card(one); card.Description == nil || card.Hello == nil || !strings.Contains(strings.Join(card.Description.Notes, "\n"), "shared") {
 		t.Errorf("card: %+v, %q", card.Description, card.Error)
 	}
+	for _, verb := range []string{"stop", "restart"} {
+		wantCode(t, s.call(t.Context(), "POST", "/sessions/"+one+"/"+verb, nil, nil), "sandbox_foreign")
+	}
+	wantCode(t, s.call(t.Context(), "POST", "/sessions/"+one+"/release", httpapi.ReleaseRequest{How: "stop"}, nil), "sandbox_foreign")
+	wantCode(t, s.call(t.Context(), "POST", "/containers/"+id+"/release", httpapi.ReleaseRequest{How: "stop"}, nil), "sandbox_foreign")
 	s.bash(one, "echo one >/tmp/shared")
 	s.post(two, "release", nil)
 	if r := s.bash(one, "cat /tmp/shared; rm /tmp/shared"); !strings.Contains(r.Text, "one") {

@@ -200,9 +200,6 @@ func (c *containers) Start(ctx context.Context, name string) error {
 	if v, ok := c.own(p, in); ok {
 		return c.sessions.Attach(ctx, v.ID)
 	}
-	if err := c.mine(p); err != nil {
-		return err
-	}
 	return c.docker.StartPlace(ctx, p.ID)
 }
 
@@ -215,23 +212,11 @@ func (c *containers) Stop(ctx context.Context, name string) error {
 	if v, ok := c.own(p, in); ok {
 		return c.sessions.Stop(ctx, v.ID)
 	}
-	if err := c.mine(p); err != nil {
-		return err
-	}
 	return c.docker.StopPlace(ctx, p.ID)
 }
 
-// mine refuses the containers of another instance: two on one engine do not touch
-// each other's. Those of strangers are the person's.
-func (c *containers) mine(p sandbox.Place) error {
-	if p.Instance != "" && p.Instance != c.instance {
-		return fmt.Errorf("the container %s belongs to another glovebox on this engine; use that one: %w", p.Name, sandbox.ErrForeign)
-	}
-	return nil
-}
-
 // Release implements httpapi.Containers: what is ours is removed, and a container
-// that was there before is left as it was found.
+// that was there before stays, without the guests that we had in it.
 func (c *containers) Release(ctx context.Context, name, how string) error {
 	kind, ok := map[string]lifetime.How{"": lifetime.Remove, "remove": lifetime.Remove, "keep": lifetime.Keep, "stop": lifetime.StopOnly}[how]
 	if !ok {
@@ -251,6 +236,9 @@ func (c *containers) Release(ctx context.Context, name, how string) error {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
+	if v, ok := c.own(p, in); ok && kind == lifetime.StopOnly {
+		return c.sessions.Release(ctx, v.ID, kind) // its guests stop with it, and stay bound
+	}
 	for _, v := range in {
 		if err := c.sessions.Release(ctx, v.ID, kind); err != nil {
 			return err
@@ -259,7 +247,7 @@ func (c *containers) Release(ctx context.Context, name, how string) error {
 	if len(in) > 0 {
 		return nil
 	}
-	if p.Instance != c.instance {
+	if p.Instance == "" {
 		return fmt.Errorf("nothing of this glovebox is in the container %s, so there is nothing to release: %w", p.Name, sandbox.ErrForeign)
 	}
 	switch kind {

@@ -232,7 +232,7 @@ func (c *cli) attachCommand() *cobra.Command {
 		Short: "Reconnect a session to its sandbox, or open one in a running container or at a URL",
 		Long: "With a session, reconnects it to its sandbox and starts that when it is stopped.\n" +
 			"With the name or id of a running container of the docker engine, opens a session in it:\n" +
-			"release takes the guest out again and leaves the container as it was found.\n" +
+			"release takes the guest out again; the container runs on, and what was changed in it stays.\n" +
 			"With the URL of a guest or of an AIO server, opens a session there.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

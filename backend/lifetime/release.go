@@ -15,7 +15,8 @@ type How int
 
 // Remove, the default, removes the sandbox. Keep leaves it to the user: the row
 // is detached and the sandbox never reaped. StopOnly stops it and keeps the
-// binding.
+// binding. A place that was there before the session is left running by Remove
+// and Keep alike, and StopOnly is refused there; see [Manager.MayStop].
 const (
 	Remove How = iota
 	Keep
@@ -43,7 +44,39 @@ func (m *Manager) Stop(ctx context.Context, rootTaskID string) error {
 	if !ok || rec.Ref == "" {
 		return errNone(rootTaskID)
 	}
+	if err := m.ours(rec, "stop"); err != nil {
+		return err
+	}
 	return m.stop(ctx, r, rec, sandbox.CauseByHand)
+}
+
+// MayStop returns why Stop, Restart (the verb is "stop" or "restart") or a release
+// that only stops would be refused for what a root task has, so that nothing is
+// ended on the way to a refusal. A place that was there before the session is not
+// ours to stop: others may be in it. The error wraps sandbox.ErrForeign then.
+func (m *Manager) MayStop(ctx context.Context, rootTaskID, verb string) error {
+	rec, ok, err := m.live(ctx, rootTaskID)
+	if err != nil || !ok || rec.Ref == "" {
+		return err
+	}
+	return m.ours(rec, verb)
+}
+
+// ours refuses a verb for a place that was there before its session.
+func (m *Manager) ours(rec sandbox.Record, verb string) error {
+	switch {
+	case rec.Spec.Adopt != "":
+		return fmt.Errorf("the container %s was there before the session, and others may use it; %s it by hand (docker %[2]s %[1]s), or release the session, which leaves it running: %[3]w",
+			rec.ShortID, verb, sandbox.ErrForeign)
+	case m.lent(rec.Wall):
+		at, _, err := sandbox.DecodeRef(rec.Ref)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("the sandbox at %s was there before the session, and others may use it; %s it where it was started, or release the session, which leaves it running: %w",
+			at, verb, sandbox.ErrForeign)
+	}
+	return nil
 }
 
 // stop stops the sandbox of rec, for a cause.
@@ -130,6 +163,9 @@ func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record
 	for _, rec := range slices.Backward(rows) {
 		switch rec.State {
 		case sandbox.StateReady, sandbox.StatePaused, sandbox.StateUnreachable:
+			if err := m.ours(rec, "stop"); err != nil {
+				return err
+			}
 			return m.stop(ctx, r, rec, sandbox.CauseByHand)
 		}
 	}

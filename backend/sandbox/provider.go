@@ -255,7 +255,8 @@ type HostMounter interface {
 // have a guest in one place.
 type Adopter interface {
 	// Resolve returns the full id of the place that name names, and what it is.
-	// The error wraps ErrGone when there is none.
+	// The error wraps ErrGone when there is none, and ErrForeign when another
+	// instance has made it.
 	Resolve(ctx context.Context, name string) (Place, error)
 
 	// Adopt binds a root task to spec.Adopt. On any error what was put in is

@@ -167,7 +167,7 @@ func (s *Service) catchUp(ctx context.Context, v task.Summary) error {
 	if err != nil {
 		return err
 	}
-	return s.recordReplaced(ctx, st, b)
+	return s.recordReplaced(ctx, st, "", b)
 }
 
 // append writes payloads to a root task's log: the host's own word when

@@ -21,6 +21,26 @@ type View struct {
 	Step      *sandbox.Step      // of an allocation under way, else nil
 }
 
+// holds reports whether the session has a sandbox now, running or not.
+func (v View) holds() bool {
+	if v.Bound == nil || v.Condition == nil {
+		return false
+	}
+	switch v.Condition.Value {
+	case sandbox.StateReady, sandbox.StateStopped, sandbox.StatePaused, sandbox.StateUnreachable:
+		return true
+	}
+	return false
+}
+
+// whyNone says in brackets how it is with the sandbox of a session that holds none.
+func (v View) whyNone() string {
+	if v.Condition == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (it is %s)", v.Condition.Value)
+}
+
 // views folds the store's log to summaries, each event once.
 type views struct {
 	store *store.Store

@@ -100,7 +100,7 @@ func (p *Provider) describeAdopted(d *sandbox.Description, c container.InspectRe
 	a := note.Adopted
 	d.User = a.User
 	d.Notes = append(d.Notes,
-		"this container was here before the session: a release takes the guest out and leaves it as it was found",
+		"this container was here before the session: a release takes the guest out, and what was changed in it stays",
 		"its walls are its own: whoever made it chose what it reaches, and what is installed or changed in it stays",
 		"it has no workspace on this machine: files are those of the container, below "+a.Workdir)
 	if missing := missingRights(c.HostConfig); len(missing) > 0 {
