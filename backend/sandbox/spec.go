@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -198,6 +199,13 @@ func (s Spec) validateMounts() error {
 	return nil
 }
 
+// systemDirs must not be covered: without what is in them nothing starts. What is
+// below them may be mounted, a single file of /etc for example.
+var systemDirs = []string{
+	"/etc", "/run", "/var", "/var/run", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+	"/usr", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
+}
+
 // targetFault says why nothing can be mounted at target, or "".
 func targetFault(target string) string {
 	switch {
@@ -210,10 +218,13 @@ func targetFault(target string) string {
 	if target == "/" {
 		return "a mount cannot cover the whole root"
 	}
-	for dir, owner := range map[string]string{"/run/glovebox": "guest", "/proc": "kernel", "/sys": "kernel"} {
+	for dir, owner := range map[string]string{"/run/glovebox": "guest", "/proc": "kernel", "/sys": "kernel", "/dev": "kernel"} {
 		if target == dir || strings.HasPrefix(target, dir+"/") {
 			return fmt.Sprintf("%s belongs to the %s", dir, owner)
 		}
+	}
+	if slices.Contains(systemDirs, target) {
+		return fmt.Sprintf("%s holds what the sandbox itself runs with; choose a directory below it or elsewhere", target)
 	}
 	return ""
 }

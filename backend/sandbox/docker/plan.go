@@ -129,7 +129,7 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 	if pl.wire = spec.Wire; checkServed(spec) == nil {
 		pl.server = planServed(pl, spec)
 	}
-	if pl.limits, err = limits(spec.Resources, f.NCPU); err != nil {
+	if pl.limits, err = limits(spec.Resources, f.NCPU, f.MemTotal); err != nil {
 		return plan{}, err
 	}
 	return pl, nil
@@ -192,7 +192,7 @@ func (p *Provider) check(spec sandbox.Spec) error {
 			return &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf("%q is not the name of a volume: letters, digits and _ . - only", m.Source)}
 		}
 	}
-	if _, err := limits(spec.Resources, 0); err != nil {
+	if _, err := limits(spec.Resources, 0, 0); err != nil {
 		return err
 	}
 	if err := p.checkMounts(spec); err != nil {

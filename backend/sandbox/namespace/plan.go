@@ -123,7 +123,15 @@ func limits(named map[string]string) (sandbox.Resources, error) {
 	if r.CPUs > processors {
 		return r, &sandbox.FieldError{Field: "resources.cpus", Reason: fmt.Sprintf("%q is more than the %v processors of this machine", named["cpus"], processors)}
 	}
-	r.Memory = cmp.Or(r.Memory, sandbox.DefaultResources.Memory)
+	var machine syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&machine); err != nil {
+		return r, fmt.Errorf("read how much memory this machine has: %w", err)
+	}
+	memory := int64(uint64(machine.Totalram) * uint64(machine.Unit))
+	if r.Memory > memory {
+		return r, &sandbox.FieldError{Field: "resources.memory", Reason: fmt.Sprintf("%q is more than the %dm of this machine", named["memory"], memory>>20)}
+	}
+	r.Memory = cmp.Or(r.Memory, min(sandbox.DefaultResources.Memory, memory))
 	r.Shm = cmp.Or(r.Shm, sandbox.DefaultResources.Shm)
 	r.PIDs = cmp.Or(r.PIDs, sandbox.DefaultResources.PIDs)
 	r.CPUs = cmp.Or(r.CPUs, min(sandbox.DefaultResources.CPUs, processors))
