@@ -267,7 +267,7 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	if cond.Value == sandbox.StateStopped || cond.Value == sandbox.StateLost {
 		m.dropChannel(r)
 	}
-	if cond.Value == rec.State && cond.Cause == rec.Cause {
+	if m.lookOnly || cond.Value == rec.State && cond.Cause == rec.Cause {
 		m.set(r, rec, cond, "")
 		return cond
 	}

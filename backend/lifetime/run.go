@@ -62,7 +62,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			loops.Go(func() { m.watch(ctx, w, watcher, relist) })
 		}
 	}
-	if m.idleStop > 0 {
+	if m.idleStop > 0 && !m.lookOnly {
 		loops.Go(func() { m.stopIdle(ctx) })
 	}
 	<-ctx.Done()
@@ -199,6 +199,9 @@ func (m *Manager) sweep(ctx context.Context, w sandbox.Wall, reap bool) bool {
 		}
 	}
 	m.lookAll(ctx, differ)
+	if m.lookOnly {
+		return true
+	}
 	m.reopenRelays(w)
 	if reap {
 		m.reap(ctx, w, p, found)

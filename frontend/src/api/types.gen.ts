@@ -880,6 +880,7 @@ export interface TurnInterrupted {
   cause: string;
   kills: KillReport[] | null;
   left: number;
+  unknown: number;
   took: number;
 }
 

@@ -254,10 +254,18 @@ export class Timeline {
       if (call.state === "queued" || call.state === "running") call.learn({ state: "interrupted" });
     }
     this.open.clear();
-    const text = `${count(body.left, "process", "processes")} left, ${took(body.took)}`;
-    this.proof = { text, clean: body.left === 0, at: e.at };
+    // Without a kill nothing is proven, and an event of before counts no unknown calls.
+    const isProven = body.left > 0 || (body.kills ?? []).length > 0;
+    const unknown = body.unknown ?? 0;
+    const parts: string[] = [];
+    if (isProven) parts.push(`${count(body.left, "process", "processes")} left, ${took(body.took)}`);
+    if (unknown > 0) parts.push(`${count(unknown, "call", "calls")} may still run`);
+    const text = parts.join(" · ");
+    const isClean = body.left === 0 && unknown === 0;
+    if (text !== "") this.proof = { text, clean: isClean, at: e.at };
     const cause = body.cause === "shutdown" ? "Interrupted: the server shut down" : "Stopped";
-    this.note(e, "stop", body.left === 0 ? "good" : "bad", `${cause} · ${text}`, killedText(body.kills ?? []));
+    const tone = !isClean ? "bad" : isProven ? "good" : "plain";
+    this.note(e, "stop", tone, text === "" ? cause : `${cause} · ${text}`, killedText(body.kills ?? []));
   }
 
   private call(id: string): Call {

@@ -169,6 +169,15 @@ describe("Timeline", () => {
     expect(s.timeline.proof).toMatchObject({ text: "1 process left, 2.0 s", clean: false });
   });
 
+  it("proves nothing where nothing was killed", () => {
+    const s = running();
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, unknown: 0, took: 1e6, kills: null });
+    expect(s.timeline.proof).toBeNull();
+    expect(s.timeline.items.at(-1)).toMatchObject({ text: "Stopped", tone: "plain" });
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, unknown: 1, took: 1e6, kills: null });
+    expect(s.timeline.proof).toMatchObject({ text: "1 call may still run", clean: false });
+  });
+
   const used = { input: 1_000, output: 200, cache_read: 11_000, cache_write: 0 };
   const failed = { attempt: 1, attempts: 6, at: "2026-01-02T03:04:09Z", kind: "overloaded" as const, detail: "529" };
 
