@@ -200,6 +200,7 @@ export interface EngineContainer {
   owner: string;
   session_id: string;
   sessions: string[] | null;
+  kept: boolean;
   condition: Condition;
   ports: string[] | null;
   network: string;

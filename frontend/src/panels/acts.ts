@@ -1,4 +1,5 @@
 import type { Session, State } from "../api/types.gen";
+import { isGoneForGood } from "../views/words";
 
 /** What can be done with a sandbox, and why not where it cannot: "" means that it can. */
 export interface Acts {
@@ -32,7 +33,8 @@ export function actsOf(session: Session, state: State | undefined): Acts {
   // What is somebody else's is neither stopped nor started by us.
   const theirs = session.wall === "remote" ? "The other side runs it" : "";
   const found = theirs || (session.adopted ? "The container was there before us: stop it in the Containers view" : "");
-  const commit = session.wall === "docker" ? "" : "Only a container can be kept as an image";
+  const commit =
+    session.wall !== "docker" ? "Only a container can be kept as an image" : session.adopted ? "The container was there before us, and is not paused for it: docker commit makes an image of it" : "";
   return {
     shell: ended || only(["ready"], here || `It must run: it is ${state}`),
     attach: ended || only([...THERE, "detached"], here) || (state === "ready" ? "It is attached" : state === "paused" ? "It is paused: unpause it" : ""),
@@ -41,7 +43,7 @@ export function actsOf(session: Session, state: State | undefined): Acts {
     stop: here || found || only(["ready", "paused"], state === "stopped" ? "It is stopped" : "It does not answer"),
     restart: ended || here || found || only(["ready", "stopped", "paused"], "It does not answer: attach it"),
     release: here,
-    reprovision: ended || only(GONE, "Only for a sandbox that is gone: release it first"),
+    reprovision: ended || (isGoneForGood(session, session.sandbox) ? "The container was there before us, and is gone: open a new session" : "") || only(GONE, "Only for a sandbox that is gone: release it first"),
     snapshot: commit || here || only(["ready", "stopped", "paused"], "It does not answer"),
     fork: "",
     logs: only([...THERE, "failed"], here),

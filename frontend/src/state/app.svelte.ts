@@ -9,6 +9,7 @@ import { Clock } from "./clock.svelte";
 import { Containers } from "./containers.svelte";
 import { Health } from "./doctor.svelte";
 import { chooseImage } from "./draft.svelte";
+import { newest } from "./engine";
 import { findImage, Images, isTiny, TINY } from "./images.svelte";
 import { Keys } from "./keys.svelte";
 import { surround } from "./notify.svelte";
@@ -102,7 +103,9 @@ export class App {
   /** start connects, and returns what ends it. */
   start(): () => void {
     this.prefs.show();
-    const stops = [this.clock.start(), this.router.start(), this.keys.start(), this.calling.stop];
+    // Before the router, which then reads an address without a token.
+    addEventListener("hashchange", this.retoken);
+    const stops = [() => removeEventListener("hashchange", this.retoken), this.clock.start(), this.router.start(), this.keys.start(), this.calling.stop];
     if (this.token) this.connect();
     else this.authorized = false;
     return () => {
@@ -111,6 +114,12 @@ export class App {
       clearTimeout(this.gathering);
     };
   }
+
+  /** retoken takes the token of an address that was pasted into the open page, and wipes it from there. */
+  private readonly retoken = (): void => {
+    const token = takeToken(window);
+    if (token && (token !== this.token || !this.authorized)) this.signIn(token);
+  };
 
   /** signIn takes a token, or the URL that holds one, that a person pasted. */
   signIn(pasted: string): void {
@@ -303,9 +312,7 @@ export class App {
   async container(id: string): Promise<Container> {
     const container = await this.client.container(id);
     const session = this.sessions?.find((s) => s.id === id);
-    if (session?.sandbox && container.condition.observed_at > session.sandbox.observed_at) {
-      this.merge({ ...session, sandbox: container.condition });
-    }
+    if (session?.sandbox && container.condition.value) this.merge({ ...session, sandbox: container.condition });
     return container;
   }
 
@@ -454,9 +461,12 @@ export class App {
     }
   }
 
+  /** merge takes what is told of a session; of its sandbox's state, the newest that was observed stays. */
   private merge(s: Session): void {
-    const others = (this.sessions ?? []).filter((o) => o.id !== s.id);
-    this.take([...others, s].sort(newestFirst));
+    const known = this.sessions ?? [];
+    const last = known.find((o) => o.id === s.id);
+    const others = known.filter((o) => o.id !== s.id);
+    this.take([...others, { ...s, sandbox: newest(last?.sandbox ?? null, s.sandbox) }].sort(newestFirst));
   }
 
   private take(sessions: Session[]): void {

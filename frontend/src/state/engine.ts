@@ -1,4 +1,4 @@
-import type { EngineContainer, State } from "../api/types.gen";
+import type { Condition, EngineContainer, State } from "../api/types.gen";
 import { count } from "../text/format";
 
 /** Whose a container is. */
@@ -63,12 +63,12 @@ export function offersOf(c: EngineContainer): Offers {
   const foreign = owner === "instance" ? "It belongs to another Glovebox on this engine: use that one" : "";
   const asleep = value === "paused" ? "It is paused: unpause it first" : value === "ready" ? "" : `It must run: it is ${value}`;
   return {
-    attach: foreign || asleep,
+    attach: foreign || (c.kept ? "" : asleep), // its session starts it too
     start: foreign || (value === "stopped" ? "" : value === "paused" ? "It is paused, not stopped" : "It runs already"),
     unpause: foreign || (value === "paused" ? "" : "It is not paused"),
     stop: foreign || (runs(value) ? "" : "It does not run"),
     release: foreign || (owner === "stranger" ? "Nothing of ours is in it" : ""),
-    shell: foreign || asleep,
+    shell: foreign || (c.kept ? "" : asleep),
     logs: "",
   };
 }
@@ -76,8 +76,14 @@ export function offersOf(c: EngineContainer): Offers {
 /** releaseText says what letting go of a container does to it. */
 export function releaseText(c: EngineContainer): string {
   const guests = (c.sessions ?? []).length - (c.session_id ? 1 : 0);
+  if (c.kept) return "It is removed for good: its session let go of it and kept it";
   if (ownerOf(c) === "orphan") return "It is removed: no session has it";
-  if (!c.session_id) return `${count(guests, "session")} let go of it; it stays as it was found`;
+  if (!c.session_id) return `${count(guests, "session")} let go of it: the guest is taken out, and what was changed in it stays`;
   if (guests > 0) return `Its session and ${count(guests, "guest")} let go of it, and it is removed; the workspace stays`;
   return "It is removed; the workspace stays";
+}
+
+/** newest returns which of two readings of a sandbox's state was observed last: the one that is told later, of two at once. */
+export function newest(known: Condition | null, told: Condition | null): Condition | null {
+  return known && told && Date.parse(known.observed_at) > Date.parse(told.observed_at) ? known : told;
 }

@@ -225,6 +225,18 @@ describe("Timeline", () => {
     expect(performance.now() - started).toBeLessThan(2_000);
   });
 
+  it("says once, in short, why a sandbox failed, and has the whole at hand", () => {
+    const s = new Story();
+    const cause = "make the container: the engine refuses the mount of /srv/data: it is not shared with the machine of the engine";
+    s.tell("SandboxStateChanged", { condition: { value: "failed", cause, observed_at: "2026-01-02T03:04:05Z", source: "ledger" }, ref: "", detail: cause });
+    s.tell("TaskSuspended", { reason: "turn_failed", wake_on: "next-goal", detail: `the sandbox: ${cause}` });
+    const rows = s.timeline.items.flatMap((i) => (i.kind === "note" ? [i] : []));
+    expect(rows.map((r) => r.text + r.detail).join("\n")).not.toContain(cause);
+    expect(rows[0]).toMatchObject({ whole: cause, text: `Sandbox failed: ${cause.slice(0, 60)}…` });
+    expect(rows[1]).toMatchObject({ text: "The turn failed with its sandbox", detail: "" });
+    expect(s.timeline.since).toMatchObject({ value: "failed", cause, detail: cause });
+  });
+
   it("keeps the steps of an allocation in one row", () => {
     const s = new Story();
     const condition = { value: "allocating" as const, cause: "", observed_at: "2026-01-02T03:04:05Z", source: "ledger" };
