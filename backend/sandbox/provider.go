@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +30,27 @@ var (
 	// ErrUnreachable where the binding holds.
 	ErrUnauthorized = errors.New("the key was refused")
 )
+
+// WallError says why one wall is not available. It is ErrNoWall: whether another
+// is, whoever has them all can say.
+type WallError struct {
+	Wall Wall
+	Err  error // says what to do
+}
+
+func (e *WallError) Error() string {
+	return fmt.Sprintf("the %s wall is not available: %v", e.Wall, e.Err)
+}
+func (e *WallError) Unwrap() error { return e.Err }
+
+// Is reports that it is ErrNoWall.
+func (e *WallError) Is(target error) bool { return target == ErrNoWall }
+
+// Prober is a Provider that looks whether its wall can be had at all, by using it.
+// The error wraps ErrNoWall where it cannot.
+type Prober interface {
+	Probe(ctx context.Context) error
+}
 
 // DialFunc opens one connection to a sandbox's guest.
 type DialFunc func(ctx context.Context) (net.Conn, error)

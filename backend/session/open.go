@@ -93,7 +93,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	}
 	if spec.Wall == sandbox.WallDocker && spec.Image == "" {
 		if spec.Image, err = s.o.Default.Image(ctx); err != nil {
-			return nil, fmt.Errorf("find the default image: %w", err)
+			return nil, s.o.Lifetime.Instead(ctx, spec.Wall, fmt.Errorf("find the default image: %w", err))
 		}
 	}
 	// Where nothing of this machine can be mounted, the sandbox has a place of its own.

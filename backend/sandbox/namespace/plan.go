@@ -64,7 +64,7 @@ func (p *Provider) plan(spec sandbox.Spec) (plan, error) {
 	}
 	slices.Sort(pl.env)
 	if pl.bwrap = findBubblewrap(); pl.bwrap == "" {
-		return plan{}, fmt.Errorf("%w: %w", sandbox.ErrNoWall, errMissing)
+		return plan{}, &sandbox.WallError{Wall: sandbox.WallNamespace, Err: errMissing}
 	}
 	if pl.guest, err = p.install(); err != nil {
 		return plan{}, err
