@@ -121,6 +121,31 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// A container that is gone is not made again: that is said, and the session stays
+// what it is.
+func TestAdopt_gone(t *testing.T) {
+	t.Parallel()
+	there := strangersContainer(t)
+	image := engine(t, "inspect", "-f", "{{.Image}}", there)[0]
+	id := engine(t, "run", "-d", "--network", "none", image, "sleep", "7200")[0]
+	t.Cleanup(func() { exec.Command("docker", "rm", "-f", "-v", id).Run() }) // it may be gone
+	s := start(t, dataDir(t))
+	var a httpapi.Accepted
+	if err := s.call(t.Context(), "POST", "/containers/"+id+"/attach", httpapi.AttachRequest{}, &a); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState(a.SessionID, moments, sandbox.StateReady)
+	engine(t, "rm", "-f", "-v", id)
+	s.awaitState(a.SessionID, moments, sandbox.StateLost)
+	api := wantCode(t, s.call(t.Context(), "POST", "/sessions/"+a.SessionID+"/reprovision", nil, nil), "sandbox_lost")
+	if !strings.Contains(api.Message, id[:12]) || !strings.Contains(api.Message, "open a new session") || strings.Contains(api.Message, "re-provision") {
+		t.Errorf("a re-provision says %q", api.Message)
+	}
+	if v := s.show(a.SessionID); !v.Adopted || v.Sandbox == nil || v.Sandbox.Value != sandbox.StateLost {
+		t.Errorf("shown as %+v", v)
+	}
+}
+
 // The containers of the engine are shown with whose they are, live.
 func TestContainers(t *testing.T) {
 	t.Parallel()

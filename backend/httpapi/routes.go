@@ -146,7 +146,7 @@ func misfit(err error) error {
 		return &sandbox.FieldError{Field: cmp.Or(kind.Field, "body"), Reason: "cannot be a JSON " + kind.Value}
 	}
 	if errors.As(err, &syntax) {
-		return fmt.Errorf("not JSON at byte %d: %w", syntax.Offset, err)
+		return fmt.Errorf("it is not JSON, from byte %d on", syntax.Offset)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return &sandbox.FieldError{Field: strings.Trim(name, `"`), Reason: "unknown field; check its spelling"}
