@@ -155,7 +155,7 @@ describe("Timeline", () => {
   it("shows the proof of a stop", () => {
     const s = running();
     s.tell("TurnInterrupted", {
-      cause: "stop", left: 0, took: 38e6,
+      cause: "stop", left: 0, unknown: 0, took: 38e6,
       kills: [{ cause: "stop", killed: [{ pid: 7, name: "sleep" }], rounds: 1, took: 1, left: null, stuck: null, best_effort: false }],
     });
     expect(s.timeline.proof).toMatchObject({ text: "0 processes left, 38 ms", clean: true });
@@ -165,7 +165,7 @@ describe("Timeline", () => {
 
   it("says so when a stop left a process", () => {
     const s = running();
-    s.tell("TurnInterrupted", { cause: "stop", left: 1, took: 2e9, kills: null });
+    s.tell("TurnInterrupted", { cause: "stop", left: 1, unknown: 0, took: 2e9, kills: null });
     expect(s.timeline.proof).toMatchObject({ text: "1 process left, 2.0 s", clean: false });
   });
 
@@ -197,7 +197,7 @@ describe("Timeline", () => {
   it("says that a retry was not made", () => {
     const s = new Story();
     s.tell("LLMRetryScheduled", failed);
-    s.tell("TurnInterrupted", { cause: "stop", left: 0, took: 1e6, kills: null });
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, unknown: 0, took: 1e6, kills: null });
     expect(s.shown()[0]).toBe("The model is overloaded: attempt 2 of 6 was not made");
   });
 
