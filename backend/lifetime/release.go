@@ -249,6 +249,25 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	return nil
 }
 
+// inReach fails where a sandbox that is to be removed lives where the provider
+// does not look, as on the engine of another context: what it does not see is
+// not gone.
+func (m *Manager) inReach(ctx context.Context, p sandbox.Provider, wall sandbox.Wall, rows []sandbox.Record) error {
+	inspector, ok := p.(sandbox.Inspector)
+	if !ok {
+		return nil
+	}
+	for _, rec := range rows {
+		if rec.Wall != wall || rec.Ref == "" || rec.State != sandbox.StateReleasing && rec.State != sandbox.StateAllocating {
+			continue
+		}
+		if _, err := inspector.Inspect(ctx, rec.Ref); errors.Is(err, sandbox.ErrUnreachable) {
+			return err
+		}
+	}
+	return nil
+}
+
 // remove removes every sandbox that a wall holds for a root task with these rows,
 // but for those that it keeps and those that others share.
 func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, rows []sandbox.Record, keeps, shared map[string]bool) error {
@@ -258,6 +277,9 @@ func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID stri
 	}
 	if _, lent := p.(sandbox.Borrower); lent {
 		return p.Release(ctx, rootTaskID)
+	}
+	if err := m.inReach(ctx, p, wall, rows); err != nil {
+		return err
 	}
 	kept := maps.Clone(keeps)
 	var shares []sandbox.Ref // that were made for others, and that this one may be the last to have

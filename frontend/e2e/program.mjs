@@ -83,13 +83,14 @@ export function folder(name) {
   return dir;
 }
 
-/** dataDir makes a data directory. At the end its sandboxes are removed with it. */
-export function dataDir() {
+/** dataDir makes a data directory. At the end its sandboxes are removed with it, by the engine that more names. */
+export function dataDir(more = {}) {
   const data = join(folder("e2e"), "data");
+  const env = { ...process.env, ...more };
   atEnd(() => {
     if (!existsSync(data)) return;
-    for (const line of execFileSync(program, ["ls", "--json", "--data", data], { encoding: "utf8" }).split("\n")) {
-      if (line) execFileSync(program, ["close", JSON.parse(line).session_id, "--data", data], { stdio: "ignore" });
+    for (const line of execFileSync(program, ["ls", "--json", "--data", data], { encoding: "utf8", env }).split("\n")) {
+      if (line) execFileSync(program, ["close", JSON.parse(line).session_id, "--data", data], { stdio: "ignore", env });
     }
   });
   return data;

@@ -196,7 +196,8 @@ test("an engine that stops is told from a container that is gone", { skip: skip(
   atEnd(() => stopEngine());
   await startEngine();
 
-  const server = await serve(dataDir(), { env: { DOCKER_HOST: host } });
+  const env = { DOCKER_HOST: host };
+  const server = await serve(dataDir(env), { env });
   const { id, ref } = await server.opened({ title: "On its own engine", workspace: folder("ws"), spec: { wall: "docker" } });
   const page = await look(server, { at: `#/s/${id}/container` });
   await shows(page, "ready");
