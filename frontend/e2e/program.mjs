@@ -75,6 +75,9 @@ export async function until(look, what, within = 20_000) {
   }
 }
 
+/** pause freezes a container; on a busy machine the kernel may need to be asked again. */
+export const pause = (name) => until(() => docker("pause", name).catch(() => ""), `${name} is paused`);
+
 /** folder makes a directory that everyone can enter. */
 export function folder(name) {
   const dir = mkdtempSync(join(tmpdir(), `glovebox-${name}-`));
