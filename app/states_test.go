@@ -214,7 +214,7 @@ func TestReprovision_whereItCan(t *testing.T) {
 		}
 		told := 0
 		for _, p := range s.payloads(id) {
-			if m, ok := p.(*task.MessagesAppended); ok && m.Notice && strings.Contains(fmt.Sprint(m.Messages), "replaced by a new one") {
+			if m, ok := p.(*task.MessagesAppended); ok && m.Notice && strings.Contains(fmt.Sprint(m.Messages), "a new one") {
 				told++
 			}
 		}

