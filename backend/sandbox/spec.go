@@ -199,11 +199,10 @@ func (s Spec) validateMounts() error {
 	return nil
 }
 
-// systemDirs must not be covered: without what is in them nothing starts. What is
-// below them may be mounted, a single file of /etc for example.
-var systemDirs = []string{
-	"/etc", "/run", "/var", "/var/run", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-}
+// systemDirs must not be covered: engine and guest have files of their own in them.
+// What is below them may be mounted, a single file of /etc for example; and a
+// sandbox may be lent its programs and libraries, which the guest does not need.
+var systemDirs = []string{"/etc", "/run", "/var", "/var/run"}
 
 // targetFault says why nothing can be mounted at target, or "".
 func targetFault(target string) string {
