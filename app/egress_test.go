@@ -123,22 +123,6 @@ func ownNetwork(t *testing.T) *neighbour {
 	return n
 }
 
-// until waits for something that tells nobody when it happens.
-func until(t testing.TB, within time.Duration, ok func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // neighbour is the machine at the other end of the cable.
 type neighbour struct {
 	t  *testing.T
