@@ -230,16 +230,11 @@ export class App {
     });
   }
 
-  /** begin starts a session's sandbox that is stopped. A container that was there before is started as what it is. */
-  begin = (s: Session) =>
-    this.attempt("The sandbox was not started", async () => {
+  /** begin starts a session's sandbox that is stopped, or unpauses it. A container that was there before is started as what it is. */
+  begin = (s: Session, verb: "start" | "unpause") =>
+    this.attempt(failures[verb], async () => {
       if (s.adopted) await this.client.startContainer(containerOf(s));
-      await this.client.do(s.id, "start");
-    });
-  unpause = (s: Session) =>
-    this.attempt("The sandbox was not unpaused", async () => {
-      if (s.adopted) await this.client.startContainer(containerOf(s));
-      await this.client.do(s.id, "unpause");
+      await this.client.do(s.id, verb);
     });
 
   startContainer = (c: EngineContainer) =>
@@ -545,7 +540,7 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
   attach: "The sandbox was not attached",
   start: "The sandbox was not started",
   stop: "The sandbox was not stopped",
-  unpause: "The sandbox does not go on",
+  unpause: "The sandbox was not unpaused",
   restart: "The sandbox was not restarted",
   retry: "The model was not asked again",
   reprovision: "No new sandbox was made",

@@ -46,8 +46,8 @@ export function sandboxActs(app: App, s: Session): Act[] {
     { id: "shell", icon: "terminal", label: "Open shell", key: "shell", why: why.shell, run: () => void openShell(app, s.id) },
     { id: "attach", icon: "plug", label: "Attach", key: "attach", hint: "Connects to the sandbox again", why: why.attach, run: command("attach") },
     state === "paused"
-      ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", hint: "Its processes go on where they were", why: why.unpause, run: () => void app.unpause(s) }
-      : { id: "start", icon: "play", label: "Start", key: "begin", hint: "With the files it had", why: why.start, run: () => void app.begin(s) },
+      ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", hint: "Its processes go on where they were", why: why.unpause, run: () => void app.begin(s, "unpause") }
+      : { id: "start", icon: "play", label: "Start", key: "begin", hint: "With the files it had", why: why.start, run: () => void app.begin(s, "start") },
     { id: "stop-container", icon: "stop", label: "Stop container", key: "halt", hint: "Start brings it back with its files", why: why.stop, run: command("stop") },
     { id: "restart", icon: "refresh", label: "Restart", key: "restart", hint: "The same container, with its files", why: why.restart, run: command("restart") },
     { id: "reprovision", icon: "sparkle", label: "Re-provision", key: "renew", hint: s.adopted ? "A new guest in the same container" : "A new sandbox on the same workspace", why: why.reprovision, run: command("reprovision") },
@@ -90,8 +90,8 @@ function releaseHint(s: Session): string {
 
 /** releases are the ways to let go of a sandbox. */
 export function releases(app: App, s: Session): Action[] {
-  if (actsOf(s, s.sandbox?.value).release !== "") return [];
-  const first: Action = { id: "release", icon: "eject", label: "Release", key: "release", hint: releaseHint(s), run: () => void app.release(s.id, "remove") };
+  const first = sandboxActs(app, s).find((a) => a.id === "release" && a.why === "");
+  if (!first) return [];
   if (s.wall === "remote" || s.adopted) return [first];
   return [
     first,
@@ -105,25 +105,34 @@ export function containerActs(app: App, c: EngineContainer): Act[] {
   const why = offersOf(c);
   const own = app.sessions?.find((s) => s.id === c.session_id);
   const isOrphan = ownerOf(c) === "orphan";
+  const users = c.sessions ?? [];
+  const takeUp = (): Promise<boolean> => app.containers.during(c.id, "attaching", () => app.command(c.session_id, "attach"));
+  /** join returns the session that is in it from now on: the one that kept it, or another; "" for none. */
+  const join = async (): Promise<string> => (c.kept ? ((await takeUp()) ? c.session_id : "") : app.attachTo(c));
+  const attach = async (): Promise<void> => {
+    const id = await join();
+    if (id) app.router.go(app.place(id));
+  };
   const shell = async (): Promise<void> => {
-    const id = c.kept ? ((await takeUp()) && c.session_id) : c.session_id || (c.sessions ?? [])[0] || (await app.attachTo(c));
+    const id = (!c.kept && (c.session_id || users[0])) || (await join());
     if (!id) return;
     app.router.go({ at: "session", id, panel: "terminal" });
     if (await app.settled(id)) await openShell(app, id);
   };
-  const takeUp = (): Promise<boolean> => app.containers.during(c.id, "attaching", () => app.command(c.session_id, "attach"));
-  const attach = async (): Promise<void> => {
-    const id = c.kept ? ((await takeUp()) && c.session_id) : await app.attachTo(c);
-    if (id) app.router.go(app.place(id));
-  };
   return [
-    c.kept
-      ? { id: "attach", icon: "plug", label: "Attach", key: "attach", hint: "Its session takes it up again", why: why.attach, run: () => void attach() }
-      : { id: "attach", icon: "plug", label: (c.sessions ?? []).length > 0 ? "Attach another session" : "Attach", key: "attach", hint: "Opens a session in it; a release takes the guest out, and what was changed stays", why: why.attach, run: () => void attach() },
+    {
+      id: "attach",
+      icon: "plug",
+      label: !c.kept && users.length > 0 ? "Attach another session" : "Attach",
+      key: "attach",
+      hint: c.kept ? "Its session takes it up again" : "Opens a session in it; a release takes the guest out, and what was changed stays",
+      why: why.attach,
+      run: () => void attach(),
+    },
     c.condition.value === "paused"
       ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", why: why.unpause, run: () => void app.startContainer(c) }
       : { id: "start", icon: "play", label: "Start", key: "begin", why: why.start, run: () => void app.startContainer(c) },
-    { id: "shell", icon: "terminal", label: "Open shell", key: "shell", hint: own || (c.sessions ?? []).length > 0 ? undefined : "Attaches a session first", why: why.shell, run: () => void shell() },
+    { id: "shell", icon: "terminal", label: "Open shell", key: "shell", hint: own || users.length > 0 ? undefined : "Attaches a session first", why: why.shell, run: () => void shell() },
     { id: "logs", icon: "log", label: "Logs", key: "logs", why: why.logs, run: () => (app.sheet = { show: "logs", title: `What ${oneLine(c.name)} wrote`, read: (tail) => app.client.containerLogs(c.id, tail) }) },
     { id: "stop", icon: "stop", label: "Stop", key: "halt", hint: own ? "Its files are kept" : undefined, why: why.stop, run: () => void app.stopContainer(c) },
     { id: "release", icon: "eject", label: isOrphan || c.kept ? "Remove" : "Release", key: "release", hint: releaseText(c), why: why.release, run: () => void app.releaseContainer(c, "remove") },
