@@ -156,7 +156,7 @@ func (a *App) build() error {
 	a.egress = egress.New(egress.Options{
 		Decided: func(root string, d egress.Decision) { a.sessions.EgressDecided(root, d) },
 		Ended:   func(root string, d egress.Decision) { a.sessions.EgressEnded(root, d) },
-		Own:     a.own, Dial: a.wayOut(), Log: a.log,
+		Own:     a.own, Dial: a.wayOut(),
 	})
 	a.lifetime = lifetime.New(lifetime.Options{
 		Egress:    a.egress,

@@ -190,7 +190,7 @@ func (m *Manager) Held(rootTaskID string) (Binding, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.roots[rootTaskID]
-	if !ok || !held(r.rec.State) || r.rec.Ref == "" {
+	if !ok || !r.rec.State.Held() || r.rec.Ref == "" {
 		return Binding{}, false
 	}
 	return r.bindingLocked(), true

@@ -176,8 +176,7 @@ func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record
 func (m *Manager) detach(ctx context.Context, r *root, rows []sandbox.Record) error {
 	rest := rows[:0:0]
 	for _, rec := range rows {
-		switch rec.State {
-		case sandbox.StateReady, sandbox.StateStopped, sandbox.StatePaused, sandbox.StateUnreachable:
+		if rec.State.Held() {
 			m.dropChannel(r)
 			cond := sandbox.Condition{Value: sandbox.StateDetached, Cause: sandbox.CauseByHand, Source: "ledger"}
 			if err := m.write(ctx, r, &rec, cond, ""); err != nil {

@@ -97,7 +97,7 @@ func (m *Manager) unprovided(walls map[sandbox.Wall]bool) []*root {
 	defer m.mu.Unlock()
 	var roots []*root
 	for _, r := range m.roots {
-		if !walls[r.rec.Wall] && held(r.rec.State) {
+		if !walls[r.rec.Wall] && r.rec.State.Held() {
 			roots = append(roots, r)
 		}
 	}
@@ -221,7 +221,7 @@ func (m *Manager) known(w sandbox.Wall) []sighting {
 	defer m.mu.Unlock()
 	var known []sighting
 	for _, r := range m.roots {
-		if r.rec.Wall == w && r.rec.Ref != "" && (held(r.rec.State) || r.rec.State == sandbox.StateLost) {
+		if r.rec.Wall == w && r.rec.Ref != "" && (r.rec.State.Held() || r.rec.State == sandbox.StateLost) {
 			known = append(known, sighting{r, r.version, r.rec.Ref.ID()})
 		}
 	}
