@@ -1,4 +1,5 @@
 import type { Session, State } from "../api/types.gen";
+import { THERE } from "../state/engine";
 import { isGoneForGood } from "../views/words";
 
 /** What can be done with a sandbox, and why not where it cannot: "" means that it can. */
@@ -17,7 +18,6 @@ export interface Acts {
 }
 
 const GONE: State[] = ["lost", "released", "failed", "detached"];
-const THERE: State[] = ["ready", "stopped", "paused", "unreachable"];
 
 /** actsOf says what makes sense in the state that a session's sandbox is in. */
 export function actsOf(session: Session, state: State | undefined): Acts {
@@ -28,7 +28,7 @@ export function actsOf(session: Session, state: State | undefined): Acts {
   if (!state) return all("There is no sandbox yet");
   if (state === "allocating" || state === "releasing") return all(`Wait: the sandbox is ${state}`);
   const ended = session.status === "ended" ? "The session has ended" : "";
-  const only = (states: State[], why: string): string => (states.includes(state) ? "" : why);
+  const only = (states: readonly State[], why: string): string => (states.includes(state) ? "" : why);
   const here = only(THERE, `The sandbox is ${state === "detached" ? "let go of" : state}`);
   // What is somebody else's is neither stopped nor started by us.
   const theirs = session.wall === "remote" ? "The other side runs it" : "";

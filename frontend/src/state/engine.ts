@@ -28,6 +28,14 @@ export function runs(value: State): boolean {
   return value === "ready" || value === "paused" || value === "unreachable";
 }
 
+/** THERE are the states of a sandbox that is there, whether or not it runs or answers. */
+export const THERE: readonly State[] = ["ready", "stopped", "paused", "unreachable"];
+
+/** isThere reports whether a sandbox in a state is there; before there is one, it is not. */
+export function isThere(value: State | undefined): boolean {
+  return value !== undefined && THERE.includes(value);
+}
+
 /** sift returns the containers that a filter lets through. titles are those of sessions, by id: a container is found by them too. */
 export function sift(list: readonly EngineContainer[], { query, owner, kept }: ContainerFilter, titles: ReadonlyMap<string, string>): EngineContainer[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);

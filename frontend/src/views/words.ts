@@ -103,6 +103,9 @@ export function causeText({ value, cause }: Pick<Condition, "value" | "cause">, 
   }
 }
 
+/** FROZEN says what a paused sandbox is, and what helps. */
+export const FROZEN = "Its processes are frozen by someone else. Unpause lets them go on where they were.";
+
 const calls: Record<CallState, Look> = {
   queued: { tone: "plain", icon: "circle", text: "queued" },
   waiting: { tone: "warn", icon: "hand", text: "waiting for you" },
