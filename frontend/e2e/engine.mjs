@@ -1,8 +1,8 @@
 // The engine of the canned server: containers of every owner and state, and what can be done with them.
 import { createHash } from "node:crypto";
 import { ago, stamp } from "./clock.mjs";
+import { fault } from "./fault.mjs";
 
-const fault = (status, code, message, field = "") => [status, { error: { code, message, field } }];
 const idOf = (name) => createHash("sha256").update(name).digest("hex");
 
 function container(name, image, over = {}) {
