@@ -23,6 +23,11 @@ export function ownerOf(c: EngineContainer): Owner {
   return OWNERS.find((o) => o === c.owner) ?? "stranger";
 }
 
+/** isNamed reports whether a name is that of a container, or its id, short or whole. */
+export function isNamed(c: EngineContainer, name: string): boolean {
+  return name !== "" && (name === c.short_id || name === c.name || name === c.id);
+}
+
 /** runs reports whether a container has processes now, frozen ones too. */
 export function runs(value: State): boolean {
   return value === "ready" || value === "paused" || value === "unreachable";
