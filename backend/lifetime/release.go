@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -194,12 +193,8 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	walls := make(map[sandbox.Wall]bool)
-	kept := make(map[string]bool)
-	for i := range rows {
-		switch rec := &rows[i]; {
-		case rec.State == sandbox.StateDetached:
-			kept[rec.Ref.ID()] = true
-		case rec.State.Owned():
+	for _, rec := range rows {
+		if rec.State.Owned() {
 			walls[rec.Wall] = true
 		}
 	}
@@ -225,7 +220,7 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	}
 
 	for wall := range walls {
-		if err := m.remove(ctx, wall, r.id, rows, kept, shared); err != nil {
+		if err := m.remove(ctx, wall, r.id, rows, shared); err != nil {
 			m.mu.Lock()
 			rec := r.rec
 			m.mu.Unlock()
@@ -248,49 +243,39 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	return nil
 }
 
-// inReach fails where a sandbox that is to be removed lives where the provider
-// does not look, as on the engine of another context: what it does not see is
-// not gone.
-func (m *Manager) inReach(ctx context.Context, p sandbox.Provider, wall sandbox.Wall, rows []sandbox.Record) error {
-	inspector, ok := p.(sandbox.Inspector)
-	if !ok {
-		return nil
-	}
-	for _, rec := range rows {
-		if rec.Wall != wall || rec.Ref == "" || rec.State != sandbox.StateReleasing && rec.State != sandbox.StateAllocating {
-			continue
-		}
-		if _, err := inspector.Inspect(ctx, rec.Ref); errors.Is(err, sandbox.ErrUnreachable) {
-			return err
-		}
-	}
-	return nil
-}
-
 // remove removes every sandbox that a wall holds for a root task with these rows,
-// but for those that it keeps and those that others share.
-func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, rows []sandbox.Record, keeps, shared map[string]bool) error {
+// but for those that others share, and those whose row is not about to be
+// released: they are kept. What lives where the provider does not look, as on the
+// engine of another context, is not gone because nobody sees it.
+func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, rows []sandbox.Record, shared map[string]bool) error {
 	p, err := m.provider(wall)
 	if err != nil {
 		return err
 	}
-	if _, lent := p.(sandbox.Borrower); lent {
+	if m.lent(wall) {
 		return p.Release(ctx, rootTaskID)
 	}
-	if err := m.inReach(ctx, p, wall, rows); err != nil {
-		return err
-	}
-	kept := maps.Clone(keeps)
+	reacher, _ := p.(sandbox.Reacher)
+	kept := make(map[string]bool)
 	var shares []sandbox.Ref // that were made for others, and that this one may be the last to have
 	for _, rec := range rows {
-		switch id := rec.Ref.ID(); {
-		case rec.Ref == "":
-		case shared[id]:
+		if rec.Ref == "" {
+			continue
+		}
+		id, leaving := rec.Ref.ID(), rec.State == sandbox.StateReleasing || rec.State == sandbox.StateAllocating
+		if leaving && rec.Wall == wall && reacher != nil {
+			if err := reacher.Reaches(rec.Ref); errors.Is(err, sandbox.ErrUnreachable) {
+				return err
+			}
+		}
+		switch {
+		case shared[id], rec.State.Owned() && !leaving && rec.State != sandbox.StateLost, rec.State == sandbox.StateDetached:
 			kept[id] = true
-		case rec.Spec.Share != "" && !kept[id] && rec.Wall == wall && (rec.State == sandbox.StateReleasing || rec.State == sandbox.StateAllocating):
+		case leaving && rec.Wall == wall && rec.Spec.Share != "":
 			shares = append(shares, rec.Ref)
 		}
 	}
+	shares = slices.DeleteFunc(shares, func(ref sandbox.Ref) bool { return kept[ref.ID()] })
 	lister, ok := p.(sandbox.Lister)
 	remover, ok2 := p.(sandbox.Remover)
 	if len(kept)+len(shares) > 0 && !(ok && ok2) {
@@ -326,15 +311,10 @@ func (m *Manager) finish(ctx context.Context, r *root) error {
 	if err != nil {
 		return err
 	}
-	kept := make(map[string]bool)
 	unfinished := make(map[sandbox.Wall]bool)
 	for _, rec := range rows {
-		switch rec.State {
-		case sandbox.StateAllocating, sandbox.StateReleasing:
+		if rec.State == sandbox.StateAllocating || rec.State == sandbox.StateReleasing {
 			unfinished[rec.Wall] = true
-		case sandbox.StateReleased, sandbox.StateFailed, sandbox.StateLost:
-		default:
-			kept[rec.Ref.ID()] = true
 		}
 	}
 	if len(unfinished) == 0 {
@@ -346,7 +326,7 @@ func (m *Manager) finish(ctx context.Context, r *root) error {
 	}
 	for wall := range unfinished {
 		rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-		err := m.remove(rctx, wall, r.id, rows, kept, shared)
+		err := m.remove(rctx, wall, r.id, rows, shared)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("remove what is left of task %s: %w", r.id, err)

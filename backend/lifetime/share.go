@@ -111,17 +111,11 @@ func (m *Manager) discard(ctx context.Context, r *root, wall sandbox.Wall) error
 	if err != nil {
 		return err
 	}
-	kept := make(map[string]bool)
-	for _, rec := range rows {
-		if rec.State == sandbox.StateDetached {
-			kept[rec.Ref.ID()] = true
-		}
-	}
 	shared, err := m.heldElsewhere(ctx, r.id)
 	if err != nil {
 		return err
 	}
-	return m.remove(ctx, wall, r.id, rows, kept, shared)
+	return m.remove(ctx, wall, r.id, rows, shared)
 }
 
 // Shares returns, by root task, the others that hold the same sandbox now, in the

@@ -290,12 +290,16 @@ func (b *box) condition() sandbox.Condition {
 	return sandbox.Condition{Value: b.state, Cause: b.cause, ObservedAt: time.Now(), Source: "engine"}
 }
 
+func (h *host) Reaches(sandbox.Ref) error {
+	if h.elsewhere {
+		return fmt.Errorf("the sandbox lives on another engine: %w", sandbox.ErrUnreachable)
+	}
+	return nil
+}
+
 func (h *host) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {
 	if err := h.ask(ctx, "inspect"); err != nil {
 		return sandbox.Condition{}, err
-	}
-	if h.elsewhere {
-		return sandbox.Condition{}, fmt.Errorf("the sandbox lives on another engine: %w", sandbox.ErrUnreachable)
 	}
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()

@@ -199,6 +199,13 @@ type Borrower interface {
 	Borrows()
 }
 
+// Reacher is a Provider whose sandboxes may live where it does not look now, as on
+// the engine of another context. Reaches asks nobody; its error wraps
+// ErrUnreachable for a ref of elsewhere.
+type Reacher interface {
+	Reaches(ref Ref) error
+}
+
 // Starter and Stopper start and stop a sandbox and keep its contents.
 type Starter interface {
 	Start(ctx context.Context, ref Ref) (Handle, error)
