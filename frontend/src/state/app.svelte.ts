@@ -1,5 +1,5 @@
 import { MediaQuery } from "svelte/reactivity";
-import { ApiError, Client, type Verb } from "../api/client";
+import { ApiError, Client, messageOf, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
@@ -351,7 +351,7 @@ export class App {
       });
     } catch (err) {
       if (this.noticeAuth(err)) return;
-      this.demoFault = err instanceof Error ? err.message : String(err);
+      this.demoFault = messageOf(err);
       if (this.router.route.at !== "home") this.toasts.show("The demo did not start", this.demoFault);
     } finally {
       this.demo = "";
@@ -520,7 +520,7 @@ export class App {
       await act();
       return true;
     } catch (err) {
-      if (!this.noticeAuth(err)) this.toasts.show(failure, err instanceof Error ? err.message : String(err));
+      if (!this.noticeAuth(err)) this.toasts.show(failure, messageOf(err));
       return false;
     }
   }

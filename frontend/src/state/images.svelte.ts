@@ -1,4 +1,4 @@
-import { ApiError, type Client } from "../api/client";
+import { ApiError, type Client, messageOf } from "../api/client";
 import type { Build, Frame, ImageInfo } from "../api/types.gen";
 
 /** The image that Glovebox has a recipe for: the recipe's name, and how its references begin. */
@@ -82,7 +82,7 @@ export class Images {
       this.error = found.error;
       for (const b of found.builds ?? []) this.apply(b);
     } catch (err) {
-      this.error = err instanceof Error ? err.message : String(err);
+      this.error = messageOf(err);
     } finally {
       this.loading = false;
     }
@@ -138,7 +138,7 @@ export class Images {
       const begun = await ask();
       if (isBuild(begun)) this.apply(begun);
     } catch (err) {
-      this.refused = { ...this.refused, [image]: err instanceof Error ? err.message : String(err) };
+      this.refused = { ...this.refused, [image]: messageOf(err) };
     }
   }
 
