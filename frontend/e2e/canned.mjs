@@ -1,7 +1,7 @@
 // The page that a test drives, over a canned server of its own.
 import assert from "node:assert/strict";
 import { afterEach, beforeEach } from "node:test";
-import { browse, skip } from "./browser.mjs";
+import { browse, note, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -28,8 +28,7 @@ export async function open(hash, options = {}, view = {}) {
   context = await browser().newContext({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
   page = await context.newPage();
   page.setDefaultTimeout(30_000);
-  page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
+  note(page, faults, /Failed to load resource/);
   await page.goto(`${server.url}#token=${TOKEN}`);
   await page.locator("nav").first().waitFor({ state: "attached" });
   if (hash) await page.goto(`${server.url}${hash}`);
