@@ -72,7 +72,7 @@ check:
 
 # Every package, with the race detector and the real engine, bubblewrap and browser.
 go-test:
-	GLOVEBOX_DESKTOP=$(abspath $(DESKTOP)) go test -race -timeout 20m ./...
+	GLOVEBOX_DESKTOP=$(abspath $(DESKTOP)) go test -race -timeout 40m ./...
 
 # The screen in a browser: over a canned server, and over the program itself.
 e2e: build

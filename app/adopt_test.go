@@ -25,7 +25,7 @@ func strangersContainer(t *testing.T, args ...string) (id string) {
 		t.Fatalf("image build: %v\n%s", err, out)
 	}
 	image := engine(t, "images", "-q", "glovebox/tiny")[0]
-	id = engine(t, append(append([]string{"run", "-d", "--network", "none", "-w", "/tmp"}, args...), image, "sleep", "600")...)[0]
+	id = engine(t, append(append([]string{"run", "-d", "--network", "none", "-w", "/tmp"}, args...), image, "sleep", "7200")...)[0]
 	t.Cleanup(func() { engine(t, "rm", "-f", "-v", id) })
 	return id
 }
@@ -62,6 +62,11 @@ func TestAdopt(t *testing.T) {
 	if card := s.card(one); card.Description == nil || card.Hello == nil || !strings.Contains(strings.Join(card.Description.Notes, "\n"), "shared") {
 		t.Errorf("card: %+v, %q", card.Description, card.Error)
 	}
+	for _, verb := range []string{"stop", "restart"} {
+		wantCode(t, s.call(t.Context(), "POST", "/sessions/"+one+"/"+verb, nil, nil), "sandbox_foreign")
+	}
+	wantCode(t, s.call(t.Context(), "POST", "/sessions/"+one+"/release", httpapi.ReleaseRequest{How: "stop"}, nil), "sandbox_foreign")
+	wantCode(t, s.call(t.Context(), "POST", "/containers/"+id+"/release", httpapi.ReleaseRequest{How: "stop"}, nil), "sandbox_foreign")
 	s.bash(one, "echo one >/tmp/shared")
 	s.post(two, "release", nil)
 	if r := s.bash(one, "cat /tmp/shared; rm /tmp/shared"); !strings.Contains(r.Text, "one") {
@@ -113,6 +118,31 @@ func TestAdopt(t *testing.T) {
 	s.post(fields[0], "close", nil)
 	if out, err := glovebox("attach", "--data", s.data, "glovebox-nothing-of-that-name").CombinedOutput(); err == nil || !strings.Contains(string(out), "no container") {
 		t.Errorf("glovebox attach of nothing: %v\n%s", err, out)
+	}
+}
+
+// A container that is gone is not made again: that is said, and the session stays
+// what it is.
+func TestAdopt_gone(t *testing.T) {
+	t.Parallel()
+	there := strangersContainer(t)
+	image := engine(t, "inspect", "-f", "{{.Image}}", there)[0]
+	id := engine(t, "run", "-d", "--network", "none", image, "sleep", "7200")[0]
+	t.Cleanup(func() { exec.Command("docker", "rm", "-f", "-v", id).Run() }) // it may be gone
+	s := start(t, dataDir(t))
+	var a httpapi.Accepted
+	if err := s.call(t.Context(), "POST", "/containers/"+id+"/attach", httpapi.AttachRequest{}, &a); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState(a.SessionID, moments, sandbox.StateReady)
+	engine(t, "rm", "-f", "-v", id)
+	s.awaitState(a.SessionID, moments, sandbox.StateLost)
+	api := wantCode(t, s.call(t.Context(), "POST", "/sessions/"+a.SessionID+"/reprovision", nil, nil), "sandbox_lost")
+	if !strings.Contains(api.Message, id[:12]) || !strings.Contains(api.Message, "open a new session") || strings.Contains(api.Message, "re-provision") {
+		t.Errorf("a re-provision says %q", api.Message)
+	}
+	if v := s.show(a.SessionID); !v.Adopted || v.Sandbox == nil || v.Sandbox.Value != sandbox.StateLost {
+		t.Errorf("shown as %+v", v)
 	}
 }
 

@@ -45,6 +45,7 @@ type Options struct {
 	Expose  string // http://HOST:PORT that people reach the server by from elsewhere; "" for nobody
 	Config  config.Config
 	Window  httpapi.Window // that shows the server; nil for none
+	Part    Part
 
 	// Host is what a program that embeds the server says about where tools run. It
 	// goes before what Config says of the same.
@@ -52,6 +53,21 @@ type Options struct {
 
 	Log *slog.Logger
 }
+
+// Part is what a server does beside answering.
+type Part int
+
+// The parts.
+const (
+	// PartServe drives every session, and ends as on_quit says.
+	PartServe Part = iota
+	// PartAct is for one verb that acts: at its end turns and sandboxes are left as
+	// a server that is killed would leave them.
+	PartAct
+	// PartLook is for one verb that only reads: no session is driven, no sandbox is
+	// changed, and its address is nobody else's to use.
+	PartLook
+)
 
 // App is one server over one data directory. It is made by New, lives in Run
 // and is ended by the end of Run's context.
@@ -107,6 +123,9 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 	if a.listener, err = listen(o.Addr, o.Expose); err != nil {
 		return a, err
 	}
+	if o.Part == PartLook {
+		return a, nil
+	}
 	return a, a.lock.SetURL(a.URL())
 }
 
@@ -137,7 +156,7 @@ func (a *App) build() error {
 	a.egress = egress.New(egress.Options{
 		Decided: func(root string, d egress.Decision) { a.sessions.EgressDecided(root, d) },
 		Ended:   func(root string, d egress.Decision) { a.sessions.EgressEnded(root, d) },
-		Own:     a.own, Dial: a.wayOut(), Log: a.log,
+		Own:     a.own, Dial: a.wayOut(),
 	})
 	a.lifetime = lifetime.New(lifetime.Options{
 		Egress:    a.egress,
@@ -146,8 +165,12 @@ func (a *App) build() error {
 		Secret:    a.identity.secret,
 		IdleStop:  a.o.Config.IdleAfter(),
 		Busy:      func(root string) bool { return a.sessions.Busy(root) },
+		LookOnly:  a.o.Part == PartLook,
 		Log:       a.log,
 		Observe: func(root string, r sandbox.Record, c sandbox.Condition, detail string) {
+			if a.o.Part == PartLook {
+				return
+			}
 			if !c.Value.Owned() || c.Value == sandbox.StateLost {
 				a.aio.forget(r.Ref)
 				if err := a.binder.forget(root); err != nil {
@@ -175,7 +198,7 @@ func (a *App) build() error {
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		HostConfig: a.hosts, RemoveImage: a.docker.RemoveImage,
+		HostConfig: a.hosts, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec()},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
@@ -233,9 +256,10 @@ func (a *App) own() []netip.AddrPort {
 	return nil
 }
 
-// Run serves until ctx ends. Then running turns are stopped and recorded,
-// sandboxes are kept, stopped or released as the configuration says, and
-// everything is closed. It is called once.
+// Run serves until ctx ends. Then sandboxes are kept, stopped or released as the
+// configuration says, and everything is closed. In sandboxes that are kept,
+// running turns are left for the next start to take up; else they are stopped and
+// recorded. It is called once.
 func (a *App) Run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of what the sessions stand on
 	defer end()
@@ -243,8 +267,10 @@ func (a *App) Run(ctx context.Context) error {
 	failed := make(chan error, 2) // one per sender
 	below.Go(func() { failed <- a.lifetime.Run(life) })
 	below.Go(func() { a.places.run(life) })
-	half := a.halfCopied() // before the sessions begin with others
-	below.Go(func() { a.removeHalfCopied(half) })
+	if a.o.Part != PartLook {
+		half := a.halfCopied() // before the sessions begin with others
+		below.Go(func() { a.removeHalfCopied(half) })
+	}
 	below.Go(func() { failed <- a.server.Serve(life, a.listener) })
 
 	ctx, stop := context.WithCancel(ctx)
@@ -269,10 +295,15 @@ func (a *App) Run(ctx context.Context) error {
 // quitTime bounds what on_quit may take.
 const quitTime = 10 * time.Second
 
+// keeps reports whether sandboxes, and what runs in them, outlive the server.
+func (a *App) keeps() bool {
+	return a.o.Part != PartServe || a.o.Config.OnQuit == "" || a.o.Config.OnQuit == "keep"
+}
+
 // quit does with the sandboxes what the configuration says.
 func (a *App) quit(ctx context.Context) {
 	policy := a.o.Config.OnQuit
-	if policy == "" || policy == "keep" {
+	if a.keeps() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, quitTime)

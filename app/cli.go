@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -135,6 +137,9 @@ func usageArgs(cmd *cobra.Command) {
 			if err := check(cmd, args); err != nil {
 				return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 			}
+			if len(args) > 0 && strings.TrimSpace(args[0]) == "" && strings.Contains(cmd.Use, " SESSION") {
+				return usageError{errors.New("the name of the session is empty; glovebox ls lists the sessions")}
+			}
 			return nil
 		}
 	}
@@ -199,7 +204,7 @@ func (c *cli) logger() *slog.Logger {
 }
 
 // newApp builds the server of the data directory; expose is as in Options.
-func (c *cli) newApp(ctx context.Context, addr, expose string, window httpapi.Window) (*App, error) {
+func (c *cli) newApp(ctx context.Context, addr, expose string, window httpapi.Window, part Part) (*App, error) {
 	dir, err := c.data()
 	if err != nil {
 		return nil, err
@@ -214,7 +219,7 @@ func (c *cli) newApp(ctx context.Context, addr, expose string, window httpapi.Wi
 	if addr == "" {
 		addr = defaultAddr
 	}
-	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Expose: expose, Config: cfg, Window: window, Log: c.logger()})
+	app, err := New(ctx, Options{DataDir: dir, Addr: addr, Expose: expose, Config: cfg, Window: window, Part: part, Log: c.logger()})
 	if err != nil {
 		return nil, asUsage(err)
 	}
@@ -223,20 +228,43 @@ func (c *cli) newApp(ctx context.Context, addr, expose string, window httpapi.Wi
 
 const defaultAddr = "127.0.0.1:7333"
 
+// lookTime is how long a verb waits for a process that has the data directory and
+// does not say where it serves: one that starts, or one that only looks.
+const lookTime = 15 * time.Second
+
 // connect returns a client of the data directory's server: the one that runs,
-// or else one of this process's own, which close ends.
-func (c *cli) connect(ctx context.Context) (client *apiClient, close func() error, err error) {
+// or else one of this process's own that does its part, which close ends.
+func (c *cli) connect(ctx context.Context, part Part) (client *apiClient, close func() error, err error) {
 	dir, err := c.data()
 	if err != nil {
 		return nil, nil, err
 	}
-	if owner, ok := store.Peek(dir); ok && owner.URL != "" {
-		client, err := newClient(owner.URL, dir)
-		return client, func() error { return nil }, err
+	if c.config != "" { // the server that runs has its own, but what is named must be good
+		if _, err := c.loadConfig(); err != nil {
+			return nil, nil, err
+		}
 	}
-	app, err := c.newApp(ctx, "127.0.0.1:0", "", nil)
-	if err != nil {
-		return nil, nil, err
+	var app *App
+	for deadline := time.Now().Add(lookTime); ; {
+		if owner, ok := store.Peek(dir); ok && owner.URL != "" {
+			if c.config != "" {
+				fmt.Fprintf(c.err, "glovebox: --config is not used: the server at %s runs with its own configuration\n", owner.URL)
+			}
+			client, err := newClient(owner.URL, dir)
+			return client, func() error { return nil }, err
+		}
+		if app, err = c.newApp(ctx, "127.0.0.1:0", "", nil, part); err == nil {
+			break
+		}
+		var held *store.HeldError
+		if !errors.As(err, &held) || time.Now().After(deadline) {
+			return nil, nil, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
 	}
 	if client, err = newClient(app.URL(), dir); err != nil {
 		return nil, nil, errors.Join(err, app.close())
@@ -253,9 +281,18 @@ func (c *cli) connect(ctx context.Context) (client *apiClient, close func() erro
 	return client, func() error { end(); return <-ended }, nil
 }
 
-// withClient runs a verb against the server.
+// withClient runs a verb that acts against the server.
 func (c *cli) withClient(ctx context.Context, verb func(*apiClient) error) error {
-	client, close, err := c.connect(ctx)
+	return c.with(ctx, PartAct, verb)
+}
+
+// look runs a verb that only reads against the server.
+func (c *cli) look(ctx context.Context, verb func(*apiClient) error) error {
+	return c.with(ctx, PartLook, verb)
+}
+
+func (c *cli) with(ctx context.Context, part Part, verb func(*apiClient) error) error {
+	client, close, err := c.connect(ctx, part)
 	if err != nil {
 		return err
 	}

@@ -68,8 +68,8 @@ func TestExitCodes(t *testing.T) {
 		{"ls --config " + wrong, nil, exitUsage, "docker.host"},
 		{"ls --config " + missing, nil, exitUsage, "no such file"},
 		{"show s-none", nil, exitFailed, "s-none"},
-		{"run --wall docker go", []string{noEngine}, exitNoWall, "install and start a Docker engine"},
-		{"run --wall docker --image x go", []string{noEngine}, exitNoWall, "install and start a Docker engine"},
+		{"run --wall docker go", []string{noEngine}, exitNoWall, "the docker wall is not available"},
+		{"run --wall docker --image x go", []string{noEngine}, exitNoWall, "change or unset DOCKER_HOST"},
 		{"run --wall namespace go", []string{noPath}, exitNoWall, "install the package bubblewrap"},
 		{"run go", []string{noEngine, noPath}, exitNoWall, "install bubblewrap"},
 	} {
@@ -82,5 +82,22 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("ended with %v, want code %d; printed, want %q in it:\n%s", err, tt.code, tt.text, out)
 			}
 		})
+	}
+}
+
+// A wall that was asked for and is not there is named, and so is the one that is.
+func TestExitCodes_anotherWallIsThere(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallNamespace)
+	cmd := glovebox("--data", dataDir(t), "run", "--wall", "docker", "go")
+	cmd.Env = append(cmd.Env, "DOCKER_HOST=unix://"+t.TempDir())
+	out, _ := cmd.CombinedOutput()
+	for _, want := range []string{"the docker wall is not available", "that is no socket", "change or unset DOCKER_HOST", "The namespace wall is available (--wall namespace)"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("printed, want %q in it:\n%s", want, out)
+		}
+	}
+	if strings.Contains(string(out), "no wall is available") || strings.Contains(string(out), "install") {
+		t.Errorf("printed:\n%s", out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/backend/session"
+	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
 // containersFresh is how old a list of containers gets while somebody looks at it.
@@ -114,37 +115,46 @@ func (c *containers) Seen(ctx context.Context) httpapi.EngineContainers {
 	c.mu.Unlock()
 	out := httpapi.EngineContainers{Containers: []httpapi.EngineContainer{}, ObservedAt: at}
 	out.Endpoint, out.Why = c.docker.Endpoint()
-	in := map[string][]session.View{}
+	var in map[string][]session.View
+	var kept map[string]string
 	if err == nil {
-		in, err = c.inhabitants(ctx)
+		in, kept, err = c.inhabitants(ctx)
 	}
 	if err != nil {
 		out.Error = err.Error()
 	}
 	for _, p := range places {
-		out.Containers = append(out.Containers, c.show(p, in[p.ID]))
+		out.Containers = append(out.Containers, c.show(p, in[p.ID], kept[p.ID]))
 	}
 	return out
 }
 
-// inhabitants returns the sessions that hold something in a container, by its id.
-func (c *containers) inhabitants(ctx context.Context) (map[string][]session.View, error) {
+// inhabitants returns the sessions that hold something in a container, by its id,
+// and the session that let go of one and kept it: an attach takes that up again.
+func (c *containers) inhabitants(ctx context.Context) (in map[string][]session.View, kept map[string]string, err error) {
 	views, err := c.sessions.Views(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	in := map[string][]session.View{}
+	in, kept = map[string][]session.View{}, map[string]string{}
 	for _, v := range views {
-		if v.Bound == nil || v.Bound.Wall != sandbox.WallDocker || v.Condition == nil || !v.Condition.Value.Owned() {
+		if v.Bound == nil || v.Bound.Wall != sandbox.WallDocker || v.Condition == nil {
 			continue
 		}
 		id, _, _ := strings.Cut(v.Bound.ExecEnvRef.ID(), "+")
-		in[id] = append(in[id], v)
+		switch {
+		case v.Condition.Value.Owned():
+			in[id] = append(in[id], v)
+		case v.Condition.Value == sandbox.StateDetached && v.Status != task.StatusEnded:
+			kept[id] = v.ID
+		}
 	}
-	return in, nil
+	return in, kept, nil
 }
 
-func (c *containers) show(p sandbox.Place, in []session.View) httpapi.EngineContainer {
+// show puts together what the engine says of a container, who is in it, and who
+// keeps it; kept is "" for nobody.
+func (c *containers) show(p sandbox.Place, in []session.View, kept string) httpapi.EngineContainer {
 	out := httpapi.EngineContainer{
 		ID: p.ID, ShortID: p.ID[:min(12, len(p.ID))], Name: p.Name, Image: p.Image, Owner: "stranger",
 		Sessions: []string{}, Condition: p.Condition, Ports: p.Ports, Network: string(p.Network), CreatedAt: p.CreatedAt,
@@ -166,8 +176,12 @@ func (c *containers) show(p sandbox.Place, in []session.View) httpapi.EngineCont
 		}
 	}
 	slices.Sort(out.Sessions)
-	if len(in) > 0 {
+	switch {
+	case len(in) > 0:
 		out.Owner = "session"
+	case kept != "" && out.Owner == "orphan":
+		out.Owner, out.SessionID, out.Kept = "session", kept, true
+		out.Sessions = []string{kept}
 	}
 	return out
 }
@@ -178,7 +192,7 @@ func (c *containers) find(ctx context.Context, name string) (sandbox.Place, []se
 	if err != nil {
 		return p, nil, err
 	}
-	in, err := c.inhabitants(ctx)
+	in, _, err := c.inhabitants(ctx)
 	return p, in[p.ID], err
 }
 
@@ -200,9 +214,6 @@ func (c *containers) Start(ctx context.Context, name string) error {
 	if v, ok := c.own(p, in); ok {
 		return c.sessions.Attach(ctx, v.ID)
 	}
-	if err := c.mine(p); err != nil {
-		return err
-	}
 	return c.docker.StartPlace(ctx, p.ID)
 }
 
@@ -215,23 +226,11 @@ func (c *containers) Stop(ctx context.Context, name string) error {
 	if v, ok := c.own(p, in); ok {
 		return c.sessions.Stop(ctx, v.ID)
 	}
-	if err := c.mine(p); err != nil {
-		return err
-	}
 	return c.docker.StopPlace(ctx, p.ID)
 }
 
-// mine refuses the containers of another instance: two on one engine do not touch
-// each other's. Those of strangers are the person's.
-func (c *containers) mine(p sandbox.Place) error {
-	if p.Instance != "" && p.Instance != c.instance {
-		return fmt.Errorf("the container %s belongs to another glovebox on this engine; use that one: %w", p.Name, sandbox.ErrForeign)
-	}
-	return nil
-}
-
 // Release implements httpapi.Containers: what is ours is removed, and a container
-// that was there before is left as it was found.
+// that was there before stays, without the guests that we had in it.
 func (c *containers) Release(ctx context.Context, name, how string) error {
 	kind, ok := map[string]lifetime.How{"": lifetime.Remove, "remove": lifetime.Remove, "keep": lifetime.Keep, "stop": lifetime.StopOnly}[how]
 	if !ok {
@@ -251,6 +250,9 @@ func (c *containers) Release(ctx context.Context, name, how string) error {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
+	if v, ok := c.own(p, in); ok && kind == lifetime.StopOnly {
+		return c.sessions.Release(ctx, v.ID, kind) // its guests stop with it, and stay bound
+	}
 	for _, v := range in {
 		if err := c.sessions.Release(ctx, v.ID, kind); err != nil {
 			return err
@@ -259,7 +261,7 @@ func (c *containers) Release(ctx context.Context, name, how string) error {
 	if len(in) > 0 {
 		return nil
 	}
-	if p.Instance != c.instance {
+	if p.Instance == "" {
 		return fmt.Errorf("nothing of this glovebox is in the container %s, so there is nothing to release: %w", p.Name, sandbox.ErrForeign)
 	}
 	switch kind {

@@ -31,7 +31,7 @@ func (c *cli) open(ctx context.Context) error {
 		return err
 	}
 	w := newDesktop()
-	app, err := c.newApp(ctx, "", "", w)
+	app, err := c.newApp(ctx, "", "", w, PartServe)
 	var held *store.HeldError
 	if errors.As(err, &held) {
 		return c.another(ctx, held)

@@ -2,8 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,177 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
-
-// inOwnNetwork marks the test's second run, in a network of its own.
-const inOwnNetwork = "GLOVEBOX_TEST_OWN_NETWORK"
-
-// The addresses of the test's own network. The server's machine has the first of
-// each pair; the other machine stands for the internet, and for a private network.
-const (
-	ourPublic    = "93.184.216.1"
-	theirPublic  = "93.184.216.34"
-	ourPrivate   = "10.77.0.1"
-	theirPrivate = "10.77.0.2"
-	our6         = "2606:4700::1"
-	their6       = "2606:4700::2"
-)
-
-// ownNetwork runs the calling test again where nobody else's packets are: in
-// network and mount namespaces of its own, with a machine beside them that is
-// reached over a cable. In the first run it returns nil: the second has told all.
-func ownNetwork(t *testing.T) *neighbour {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for network namespaces")
-	}
-	for _, name := range []string{"unshare", "nsenter", "ip", "curl", "git"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("no %s on this machine", name)
-		}
-	}
-	if os.Getenv(inOwnNetwork) == "" {
-		run := "^" + t.Name() + "$"
-		if _, part, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
-			run += "/" + part
-		}
-		cmd := exec.Command("unshare", "--net", "--mount", os.Args[0], "-test.run", run, "-test.v", "-test.timeout", "240s")
-		cmd.Env = append(os.Environ(), inOwnNetwork+"=1")
-		out, err := cmd.CombinedOutput()
-		t.Logf("in a network of its own:\n%s", out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return nil
-	}
-	other := exec.Command("unshare", "--net", "sleep", "600")
-	other.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		other.Process.Kill()
-		other.Wait()
-	})
-	n := &neighbour{t: t}
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid := strconv.Itoa(other.Process.Pid)
-	until(t, 5*time.Second, func() error { // until it has left ours
-		if there, err := os.Readlink("/proc/" + pid + "/ns/net"); err != nil || there == own {
-			return fmt.Errorf("its network is %s (%v)", there, err)
-		}
-		return nil
-	})
-	if n.ns, err = os.Open("/proc/" + pid + "/ns/net"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.ns.Close() })
-	for _, line := range []string{
-		"ip link set lo up",
-		"ip link add here type veth peer name there",
-		"ip link set there netns " + pid,
-		"ip addr add " + ourPublic + "/24 dev here",
-		"ip addr add " + ourPrivate + "/24 dev here",
-		"ip -6 addr add " + our6 + "/64 dev here nodad",
-		"ip link set here up",
-		"nsenter -t " + pid + " -n ip link set lo up",
-		"nsenter -t " + pid + " -n ip addr add " + theirPublic + "/24 dev there",
-		"nsenter -t " + pid + " -n ip addr add " + theirPrivate + "/24 dev there",
-		"nsenter -t " + pid + " -n ip -6 addr add " + their6 + "/64 dev there nodad",
-		"nsenter -t " + pid + " -n ip link set there up",
-	} {
-		args := strings.Fields(line)
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, out)
-		}
-	}
-	hosts := filepath.Join(t.TempDir(), "hosts")
-	text := "127.0.0.1 localhost\n" + theirPublic + " web.test\n" + theirPrivate + " db.test a.corp.test\n"
-	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount("/etc/hosts", unix.MNT_DETACH) })
-	return n
-}
-
-// until waits for something that tells nobody when it happens.
-func until(t testing.TB, within time.Duration, ok func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// neighbour is the machine at the other end of the cable.
-type neighbour struct {
-	t  *testing.T
-	ns *os.File
-}
-
-// there runs f where sockets that it makes are the neighbour's.
-func (n *neighbour) there(f func() error) {
-	n.t.Helper()
-	runtime.LockOSThread()
-	own, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer own.Close()
-	if err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		n.t.Fatal(err)
-	}
-	err = f()
-	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
-		n.t.Fatal(back) // the thread stays locked, and so is not used again
-	}
-	runtime.UnlockOSThread()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// serve serves a handler at the neighbour's address.
-func (n *neighbour) serve(addr string, h http.Handler, tls bool) {
-	n.t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	s.Listener.Close()
-	n.there(func() (err error) {
-		s.Listener, err = net.Listen("tcp", addr)
-		return err
-	})
-	if tls {
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	n.t.Cleanup(s.Close)
-}
 
 // hostPrograms are the mounts that give a container this machine's curl and git.
 func hostPrograms(wall sandbox.Wall) []sandbox.Mount {
@@ -205,22 +42,7 @@ func TestEgress(t *testing.T) {
 	if n == nil {
 		return
 	}
-	var strays atomic.Int64 // packets that came without the relay
-	n.there(func() error {
-		c, err := net.ListenPacket("udp", theirPublic+":53")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { c.Close() })
-		go func() {
-			for buf := make([]byte, 1500); ; strays.Add(1) {
-				if _, _, err := c.ReadFrom(buf); err != nil {
-					return
-				}
-			}
-		}()
-		return nil
-	})
+	strays := n.strays(theirPublic + ":53")
 	probe, err := net.Dial("udp", theirPublic+":53") // from here packets do get there
 	if err != nil {
 		t.Fatal(err)
@@ -235,20 +57,16 @@ func TestEgress(t *testing.T) {
 		}
 		return nil
 	})
-	repo := gitRepository(t)
 	mux := http.NewServeMux()
-	mux.Handle("/repo.git/", &cgi.Handler{
-		Path: "/usr/lib/git-core/git-http-backend", Root: "/",
-		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-	})
+	mux.Handle("/repo.git/", gitRepository(t))
 	mux.HandleFunc("/in", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+theirPrivate+":8000/", http.StatusFound)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "hello from outside, %s\n", r.Method) })
-	n.serve(theirPublic+":8000", mux, false)
-	n.serve(theirPublic+":8443", mux, true)
-	n.serve("["+their6+"]:8000", mux, false)
-	n.serve(theirPrivate+":8000", mux, false)
+	n.serve(theirPublic+":8000", mux, nil)
+	n.serve(theirPublic+":8443", mux, &tls.Config{})
+	n.serve("["+their6+"]:8000", mux, nil)
+	n.serve(theirPrivate+":8000", mux, nil)
 	ours := httptest.NewServer(http.NotFoundHandler()) // a service of the server's machine, on loopback
 	defer ours.Close()
 	everywhere, err := net.Listen("tcp", ourPublic+":8000") // and one on its public address
@@ -383,8 +201,8 @@ func (s *server) awaitRefusal(id, hostPort string) {
 	})
 }
 
-// gitRepository makes a bare repository with one file.
-func gitRepository(t *testing.T) string {
+// gitRepository makes a bare repository with one file, and serves it as /repo.git.
+func gitRepository(t *testing.T) http.Handler {
 	t.Helper()
 	dir := t.TempDir()
 	script := `git init -q work && cd work && echo from a repository > file && git add file &&
@@ -394,7 +212,23 @@ func gitRepository(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make a repository: %v\n%s", err, out)
 	}
-	return filepath.Join(dir, "repo.git")
+	return &cgi.Handler{
+		Path: "/usr/lib/git-core/git-http-backend", Root: "/",
+		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+	}
+}
+
+// letThrough opens a session that may connect to a site of this machine, and waits
+// for its sandbox.
+func letThrough(t *testing.T, wall sandbox.Wall, url string) (s *server, id, ws string) {
+	t.Helper()
+	ws = workspace(t, 1000)
+	s = start(t, dataDir(t))
+	spec := sandbox.Spec{Wall: wall, Mounts: hostPrograms(wall)}
+	spec.Network.Allow = []string{strings.TrimPrefix(url, "http://")}
+	id = s.open(httpapi.OpenRequest{Workspace: ws, Spec: spec})
+	s.awaitState(id, time.Minute, sandbox.StateReady)
+	return s, id, ws
 }
 
 // What runs in a sandbox gets 503 at once while no server holds the way out, and
@@ -404,12 +238,7 @@ func TestEgress_serverKilled(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	t.Cleanup(web.Close)
 	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
-		data, ws := dataDir(t), workspace(t, 1000)
-		s := start(t, data)
-		spec := sandbox.Spec{Wall: wall, Mounts: hostPrograms(wall)}
-		spec.Network.Allow = []string{strings.TrimPrefix(web.URL, "http://")}
-		id := s.open(httpapi.OpenRequest{Workspace: ws, Spec: spec})
-		s.awaitState(id, time.Minute, sandbox.StateReady)
+		s, id, ws := letThrough(t, wall, web.URL)
 		s.bash(id, "(while :; do /usr/bin/curl -s --max-time 10 --noproxy '' -o /dev/null -w '%{http_code} %{time_total}\\n' "+web.URL+" >> /workspace/log; sleep 0.1; done) >/dev/null 2>&1 &")
 		await := func(code string) float64 {
 			t.Helper()
@@ -432,7 +261,7 @@ func TestEgress_serverKilled(t *testing.T) {
 		if took := await("503"); took > 2 {
 			t.Errorf("503 after %v s", took)
 		}
-		again := start(t, data)
+		again := start(t, s.data)
 		await("200")
 		again.post(id, "restart", nil)
 		again.awaitState(id, time.Minute, sandbox.StateReady)
@@ -491,12 +320,7 @@ func TestEgress_openConnections(t *testing.T) {
 	}))
 	t.Cleanup(web.Close)
 	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
-		data, ws := dataDir(t), workspace(t, 1000)
-		s := start(t, data)
-		spec := sandbox.Spec{Wall: wall, Mounts: hostPrograms(wall)}
-		spec.Network.Allow = []string{strings.TrimPrefix(web.URL, "http://")}
-		id := s.open(httpapi.OpenRequest{Workspace: ws, Spec: spec})
-		s.awaitState(id, time.Minute, sandbox.StateReady)
+		s, id, ws := letThrough(t, wall, web.URL)
 		send := func(text string) {
 			t.Helper()
 			select {
@@ -545,7 +369,7 @@ func TestEgress_openConnections(t *testing.T) {
 			}
 			return nil
 		})
-		s = start(t, data)
+		s = start(t, s.data)
 		if r := s.bash(id, "/usr/bin/curl -s --retry 8 --retry-delay 1 --noproxy '' "+web.URL+"/short"); !strings.HasSuffix(r.Text, "hello") {
 			t.Errorf("with a server again: %q", r.Text)
 		}

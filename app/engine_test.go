@@ -113,18 +113,27 @@ func (p *engineProxy) mute() {
 func (p *engineProxy) speak() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(p.silent)
-	p.silent = nil
+	if p.silent != nil {
+		close(p.silent)
+		p.silent = nil
+	}
 }
 
-// engine runs the docker command line, as a user would, and returns its words.
-func engine(t testing.TB, args ...string) []string {
+// dockerDo runs the docker command line, as a user would, and returns what it
+// printed.
+func dockerDo(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("docker", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return strings.Fields(string(out))
+	return strings.TrimSpace(string(out))
+}
+
+// engine is dockerDo for what is a list of words.
+func engine(t testing.TB, args ...string) []string {
+	t.Helper()
+	return strings.Fields(dockerDo(t, args...))
 }
 
 // containersOf returns the ids of an instance's containers, in whatever state.

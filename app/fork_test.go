@@ -281,14 +281,8 @@ func TestFork_calledOff(t *testing.T) {
 		go func() {
 			done <- s.call(t.Context(), "POST", "/sessions/"+id+"/fork", httpapi.ForkRequest{Workspace: "copy"}, nil)
 		}()
-		s.await(id, 20*time.Second, "a copy under way", func(f httpapi.Frame) bool {
-			all := f.Sessions
-			if f.Session != nil {
-				all = append(all, *f.Session)
-			}
-			return slices.ContainsFunc(all, func(v httpapi.Session) bool {
-				return v.ID == id && v.Work != nil && v.Work.Kind == "fork" && v.Work.Total > 600<<20 && !v.Work.StartedAt.IsZero()
-			})
+		s.awaitSession(id, 20*time.Second, "a copy under way", func(v httpapi.Session) bool {
+			return v.Work != nil && v.Work.Kind == "fork" && v.Work.Total > 600<<20 && !v.Work.StartedAt.IsZero()
 		})
 		return done
 	}
@@ -330,18 +324,12 @@ func TestFork_calledOff(t *testing.T) {
 	s.kill()
 	<-done
 	s = start(t, data)
-	late := time.After(20 * time.Second)
-	for {
-		left, _ := filepath.Glob(filepath.Join(data, "workspaces", "*"))
-		if len(left) == 0 {
-			break
+	until(t, 20*time.Second, func() error {
+		if left, _ := filepath.Glob(filepath.Join(data, "workspaces", "*")); len(left) > 0 {
+			return fmt.Errorf("the server's death leaves %q", left)
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-late:
-			t.Fatalf("the server's death leaves %q", left)
-		}
-	}
+		return nil
+	})
 	nothing("the server died")
 }
 

@@ -104,6 +104,7 @@ func TestEngine_restartsWithChanges(t *testing.T) {
 	e := newOwnEngine(t)
 	proxy := newEngineProxyTo(t, strings.TrimPrefix(e.host, "unix://"))
 	s := startWith(t, dataDir(t), []string{"DOCKER_HOST=" + proxy.host})
+	t.Cleanup(proxy.speak) // so that the sessions can be closed
 	var ids [3]string
 	for i, title := range []string{"removed", "stopped", "running"} {
 		ids[i] = s.open(httpapi.OpenRequest{Title: title, Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: sandbox.WallDocker}})
@@ -117,7 +118,7 @@ func TestEngine_restartsWithChanges(t *testing.T) {
 
 	proxy.mute()
 	for _, id := range ids {
-		if v := s.awaitState(id, moments, sandbox.StateUnreachable); v.Sandbox.Cause != sandbox.CauseEngine || time.Since(v.Sandbox.ObservedAt) > moments {
+		if v := s.awaitState(id, 2*moments, sandbox.StateUnreachable); v.Sandbox.Cause != sandbox.CauseEngine || time.Since(v.Sandbox.ObservedAt) > moments {
 			t.Errorf("while the engine hangs: %+v", v.Sandbox)
 		}
 	}

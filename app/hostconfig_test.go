@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 // pool is a provider of a program's own: it hands out places that it keeps.
 type pool struct {
 	allocated, released []string
+	mounts              []sandbox.Mount
 }
 
 func (p *pool) handle(id string) sandbox.Handle {
@@ -31,6 +33,7 @@ func (p *pool) handle(id string) sandbox.Handle {
 
 func (p *pool) Allocate(_ context.Context, root string, spec sandbox.Spec) (sandbox.Handle, error) {
 	p.allocated = append(p.allocated, spec.Image)
+	p.mounts = spec.Mounts
 	return p.handle("p-" + root), nil
 }
 
@@ -117,10 +120,12 @@ func TestHostConfig_provider(t *testing.T) {
 	places := &pool{}
 	var refs []sandbox.Ref
 	dir := t.TempDir()
+	// Kinds that live elsewhere, and resources, are the provider's to judge.
+	elsewhere := []sandbox.Mount{{Source: "server:/export", Target: "/nas", Kind: sandbox.NAS}, {Source: "claim-1", Target: "/pvc", Kind: sandbox.PVC, Mode: sandbox.ReadOnly}}
 	call := serve(t, session.HostConfig{
 		ExecEnv:         &sandbox.RemoteConfig{BaseURL: "http://127.0.0.1:1"}, // nobody is there, and nobody asks
 		SandboxProvider: places,
-		SandboxSpec:     sandbox.Spec{Image: "mine"},
+		SandboxSpec:     sandbox.Spec{Image: "mine", Mounts: elsewhere, Resources: map[string]string{"gpu": "1"}},
 		SandboxExecPreamble: func(_ context.Context, ref sandbox.Ref, _ []string) (string, error) {
 			refs = append(refs, ref)
 			return "export WHO=me && ", nil
@@ -136,6 +141,9 @@ func TestHostConfig_provider(t *testing.T) {
 	}
 	if len(places.allocated) != 1 || places.allocated[0] != "mine" || len(refs) != 1 || refs[0] != sandbox.Ref("pool://here#p-"+id) {
 		t.Errorf("allocated %v, refs %v", places.allocated, refs)
+	}
+	if !slices.Equal(places.mounts, elsewhere) {
+		t.Errorf("the provider got the mounts %v", places.mounts)
 	}
 	if err := call("POST", "/sessions/"+id+"/close", nil, nil); err != nil {
 		t.Fatal(err)
@@ -186,6 +194,16 @@ func TestHostConfig_policy(t *testing.T) {
 	before := fake.Requests("POST /v1/bash/exec")
 	if _, _, wall := bash(t, call, "true"); wall != "local" || fake.Requests("POST /v1/bash/exec") != before {
 		t.Errorf("by a policy of false: wall %q", wall)
+	}
+
+	// The same with a provider of its own, which then hands out nothing.
+	places, askedB := &pool{}, 0
+	callB := serve(t, session.HostConfig{SandboxProvider: places, SandboxPolicy: func(root, workspace string) bool {
+		askedB++
+		return false
+	}})
+	if _, _, wall := bash(t, callB, "true"); wall != "local" || askedB != 1 || len(places.allocated) != 0 {
+		t.Errorf("mode B by a policy of false: wall %q, asked %d times, allocated %v", wall, askedB, places.allocated)
 	}
 	answer = func() bool { panic("no answer") }
 	if err := call("POST", "/sessions", map[string]any{"title": "t"}, nil); err == nil {

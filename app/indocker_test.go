@@ -51,16 +51,6 @@ func shipped(t *testing.T) string {
 	return tag
 }
 
-// dockerDo runs the docker command and returns what it printed.
-func dockerDo(t testing.TB, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("docker", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // freePort returns a port of loopback that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()

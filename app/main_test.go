@@ -42,6 +42,19 @@ func required(part string) bool {
 	return slices.Contains(strings.Split(os.Getenv("GLOVEBOX_TEST_REQUIRE"), ","), part)
 }
 
+// installed skips or fails where the machine lacks a program that sandboxes get
+// from it.
+func installed(t testing.TB, program string) {
+	t.Helper()
+	_, err := os.Stat("/usr/bin/" + program)
+	if err != nil && required("programs") {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+}
+
 // have skips or fails where the machine lacks what a wall needs.
 func have(t testing.TB, wall sandbox.Wall) {
 	t.Helper()
@@ -269,6 +282,22 @@ func (s *server) bash(id, command string) httpapi.ToolResponse {
 	return s.tool(id, "Bash", map[string]any{"command": command})
 }
 
+// until waits for something that tells nobody when it happens.
+func until(t testing.TB, within time.Duration, ok func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // await follows a session's frames from its first event on, until seen says
 // that it has seen enough.
 func (s *server) await(id string, within time.Duration, what string, seen func(f httpapi.Frame) bool) {
@@ -308,17 +337,17 @@ func awaitEvent[P any](s *server, id string, within time.Duration, ok func(P) bo
 	return found
 }
 
-// awaitState waits until a session's sandbox is observed in a state.
-func (s *server) awaitState(id string, within time.Duration, want sandbox.State) httpapi.Session {
+// awaitSession waits until a session is shown in a way that passes ok.
+func (s *server) awaitSession(id string, within time.Duration, what string, ok func(httpapi.Session) bool) httpapi.Session {
 	s.t.Helper()
 	var found httpapi.Session
-	s.await(id, within, "state "+string(want), func(f httpapi.Frame) bool {
+	s.await(id, within, what, func(f httpapi.Frame) bool {
 		all := f.Sessions
 		if f.Session != nil {
 			all = append(all, *f.Session)
 		}
 		for _, v := range all {
-			if v.ID == id && v.Sandbox != nil && v.Sandbox.Value == want {
+			if v.ID == id && ok(v) {
 				found = v
 				return true
 			}
@@ -326,6 +355,14 @@ func (s *server) awaitState(id string, within time.Duration, want sandbox.State)
 		return false
 	})
 	return found
+}
+
+// awaitState waits until a session's sandbox is observed in a state.
+func (s *server) awaitState(id string, within time.Duration, want sandbox.State) httpapi.Session {
+	s.t.Helper()
+	return s.awaitSession(id, within, "state "+string(want), func(v httpapi.Session) bool {
+		return v.Sandbox != nil && v.Sandbox.Value == want
+	})
 }
 
 // scripted writes a model's script and returns the model's name.

@@ -59,6 +59,9 @@ func TestRelease_keep(t *testing.T) {
 		t.Cleanup(func() { discard(t, wall, v.ShortID, guest, traces) })
 		s.post(id, "release", httpapi.ReleaseRequest{How: "keep"})
 		s.awaitState(id, moments, sandbox.StateDetached)
+		if wall == sandbox.WallDocker {
+			wantKept(t, s, v.ShortID, id)
+		}
 		s.kill()
 
 		s = start(t, data)
@@ -77,6 +80,22 @@ func TestRelease_keep(t *testing.T) {
 			t.Errorf("the kept sandbox has guest %d, want %d", got, guest)
 		}
 	})
+}
+
+// wantKept checks that the list of containers says whose a kept one is.
+func wantKept(t *testing.T, s *server, shortID, session string) {
+	t.Helper()
+	var list httpapi.EngineContainers
+	if err := s.call(t.Context(), "GET", "/containers", nil, &list); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(list.Containers, func(c httpapi.EngineContainer) bool { return c.ShortID == shortID })
+	if i < 0 {
+		t.Fatalf("the container %s is not in the list", shortID)
+	}
+	if c := list.Containers[i]; c.Owner != "session" || c.SessionID != session || !c.Kept {
+		t.Errorf("the kept container is of %q, session %q, kept %v", c.Owner, c.SessionID, c.Kept)
+	}
 }
 
 // A release that only stops keeps the binding and what is inside.
@@ -399,7 +418,7 @@ func TestNoWall(t *testing.T) {
 		{"serve", "--no-open", "--addr", "127.0.0.1:0"},
 	} {
 		code, out := without(t, []string{"PATH=" + t.TempDir()}, append(args, "--data", dataDir(t))...)
-		if code != exitNoWall || !strings.Contains(out, "install bubblewrap") || !strings.Contains(out, "Docker engine") {
+		if code != exitNoWall || !strings.Contains(out, "install bubblewrap") || !strings.Contains(out, "unset DOCKER_HOST") {
 			t.Errorf("%s: exit code %d, %q, want %d and what to install", args[0], code, out, exitNoWall)
 		}
 	}

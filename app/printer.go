@@ -129,7 +129,7 @@ func (p *printer) event(e task.Event) {
 		}
 		p.line("", nil, "  %s, %d ms", v.Status, v.Duration.Milliseconds())
 	case *task.TurnInterrupted:
-		p.line("", nil, "■ stopped: %d processes left, %d ms", v.Left, v.Took.Milliseconds())
+		p.line("", nil, "■ %s", stoppedText(v))
 	case *task.SandboxStateChanged:
 		if v.Condition.Cause != "" {
 			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
@@ -146,6 +146,22 @@ func (p *printer) event(e task.Event) {
 	case *task.TaskCompleted:
 		p.endTurn()
 	}
+}
+
+// stoppedText says what is known of a stopped turn: how many processes are left is
+// said where a kill has proven it.
+func stoppedText(v *task.TurnInterrupted) string {
+	text := "stopped"
+	if len(v.Kills) > 0 {
+		text += fmt.Sprintf(": %d processes left, %d ms", v.Left, v.Took.Milliseconds())
+	}
+	switch {
+	case v.Unknown == 1:
+		text += "; the outcome of a call is unknown: it may still run"
+	case v.Unknown > 1:
+		text += fmt.Sprintf("; the outcome of %d calls is unknown: they may still run", v.Unknown)
+	}
+	return text
 }
 
 // endTurn says what a turn has used.

@@ -19,15 +19,11 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
-	"net/http/cgi"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,20 +56,6 @@ func siteCertificate(t *testing.T, names ...string) (tls.Certificate, []byte) {
 	site := &x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der := sign(site, authority, key, authorityKey)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca})
-}
-
-// serveSite serves a handler by TLS at the neighbour's address.
-func (n *neighbour) serveSite(addr string, h http.Handler, cert tls.Certificate) {
-	n.t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	s.Listener.Close()
-	n.there(func() (err error) {
-		s.Listener, err = net.Listen("tcp", addr)
-		return err
-	})
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	s.StartTLS()
-	n.t.Cleanup(s.Close)
 }
 
 // shelves serves one package of each kind, all of which say the same: /npm/ is a
@@ -160,36 +142,15 @@ func TestEgress_programs(t *testing.T) {
 	if n == nil {
 		return
 	}
-	var strays atomic.Int64 // packets that came without the relay
-	for _, addr := range []string{theirPublic + ":53", "[" + their6 + "]:53"} {
-		n.there(func() error {
-			c, err := net.ListenPacket("udp", addr)
-			if err != nil {
-				return err
-			}
-			t.Cleanup(func() { c.Close() })
-			go func() {
-				for buf := make([]byte, 1500); ; strays.Add(1) {
-					if _, _, err := c.ReadFrom(buf); err != nil {
-						return
-					}
-				}
-			}()
-			return nil
-		})
-	}
-	repo := gitRepository(t)
+	strays := n.strays(theirPublic+":53", "["+their6+"]:53")
 	mux := http.NewServeMux()
-	mux.Handle("/repo.git/", &cgi.Handler{
-		Path: "/usr/lib/git-core/git-http-backend", Root: "/",
-		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-	})
+	mux.Handle("/repo.git/", gitRepository(t))
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello from outside\n") })
 	shelves(t, mux)
 	cert, authority := siteCertificate(t, "web.test")
 	_, other := siteCertificate(t, "web.test")
-	n.serve(theirPublic+":8000", mux, false)
-	n.serveSite(theirPublic+":8443", mux, cert)
+	n.serve(theirPublic+":8000", mux, nil)
+	n.serve(theirPublic+":8443", mux, &tls.Config{Certificates: []tls.Certificate{cert}})
 
 	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
 		s := start(t, dataDir(t))
@@ -217,9 +178,7 @@ func TestEgress_programs(t *testing.T) {
 			{"pip", "pip3", "/usr/bin/python3 -m pip install -q --disable-pip-version-check --no-cache-dir --break-system-packages --target /tmp/pip --cert ca.pem --index-url https://web.test:8443/pip/ probe && PYTHONPATH=/tmp/pip /usr/bin/python3 -c 'import probe; print(probe.said)'", "from an index", 8443},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				if _, err := os.Stat("/usr/bin/" + test.program); err != nil {
-					t.Skipf("no %s on this machine", test.program)
-				}
+				installed(t, test.program)
 				s := s.in(t)
 				used[test.port]++
 				if r := s.bash(id, "exec 2>&1; "+test.command); !strings.Contains(r.Text, test.want) {
@@ -236,9 +195,7 @@ func TestEgress_programs(t *testing.T) {
 			return nil
 		})
 		t.Run("sockets", func(t *testing.T) {
-			if _, err := os.Stat("/usr/bin/python3"); err != nil {
-				t.Skip("no python3 on this machine")
-			}
+			installed(t, "python3")
 			s := s.in(t)
 			if err := os.WriteFile(filepath.Join(ws, "sockets.py"), []byte(fmt.Sprintf(socketsProgram, theirPublic, their6, ourPublic, our6)), 0o644); err != nil {
 				t.Fatal(err)

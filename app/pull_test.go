@@ -34,19 +34,9 @@ func withRegistry(t *testing.T, names ...string) (*registrytest.Registry, []stri
 // awaitProgress waits until a session shows that much of its image.
 func (s *server) awaitProgress(id, ref string, within time.Duration, bytes int64) *httpapi.StepProgress {
 	s.t.Helper()
-	var p *httpapi.StepProgress
-	s.await(id, within, "its image's progress", func(f httpapi.Frame) bool {
-		all := f.Sessions
-		if f.Session != nil {
-			all = append(all, *f.Session)
-		}
-		for _, v := range all {
-			if v.ID == id && v.Progress != nil && v.Progress.Bytes >= bytes {
-				p = v.Progress
-			}
-		}
-		return p != nil
-	})
+	p := s.awaitSession(id, within, "its image's progress", func(v httpapi.Session) bool {
+		return v.Progress != nil && v.Progress.Bytes >= bytes
+	}).Progress
 	if p.Step != "pulling "+ref || time.Since(p.StartedAt) > time.Minute {
 		s.t.Errorf("progress %+v of %s", p, ref)
 	}
@@ -56,13 +46,7 @@ func (s *server) awaitProgress(id, ref string, within time.Duration, bytes int64
 // awaitNoProgress waits until a session shows none: its frames end with that.
 func (s *server) awaitNoProgress(id string) {
 	s.t.Helper()
-	s.await(id, soon, "the end of progress", func(f httpapi.Frame) bool {
-		all := f.Sessions
-		if f.Session != nil {
-			all = append(all, *f.Session)
-		}
-		return slices.ContainsFunc(all, func(v httpapi.Session) bool { return v.ID == id && v.Progress == nil && v.Step == "" })
-	})
+	s.awaitSession(id, soon, "the end of progress", func(v httpapi.Session) bool { return v.Progress == nil && v.Step == "" })
 }
 
 // Two sessions of an image that is not there show how it comes, by one pull. The

@@ -181,7 +181,7 @@ func (s *aioServers) close() error {
 
 // newRemote makes the provider of what is there already.
 func (a *App) newRemote() *remote.Provider {
-	o := remote.Options{Log: a.log, Server: func(url string, auth sandbox.Auth) (remote.Server, error) { return a.aio.server(url, auth) }}
+	o := remote.Options{Server: func(url string, auth sandbox.Auth) (remote.Server, error) { return a.aio.server(url, auth) }}
 	if e := a.hosts.ExecEnv; e != nil {
 		o.Config = *e
 	}

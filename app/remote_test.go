@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -246,6 +245,42 @@ func TestPreamble_behindWalls(t *testing.T) {
 	if strings.Contains(s.log.String(), "tok-456") {
 		t.Error("the log holds what the preamble minted")
 	}
+
+	// It stands between the change of directory and the command, which does not run
+	// when it fails, in whatever way.
+	said := filepath.Join(t.TempDir(), "preamble")
+	if err := os.WriteFile(file, []byte(fmt.Sprintf("[sandbox]\npreamble = [\"/bin/sh\", \"-c\", \"cat >/dev/null; cat %s\"]\n", said)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, dataDir(t), "--config", file)
+	eachWall(t, func(t *testing.T, wall sandbox.Wall) {
+		s := s.in(t)
+		prints := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(said, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prints("HERE=$PWD && ")
+		ws := workspace(t, 1000)
+		id := s.open(httpapi.OpenRequest{Workspace: ws, Spec: sandbox.Spec{Wall: wall}})
+		if r := s.bash(id, "cd / && echo $HERE from $PWD; HERE=/workspace"); strings.TrimSpace(r.Text) != "from /" {
+			t.Errorf("a variable that is not exported: %+v", r) // it is the preamble's shell's own
+		}
+		prints("export HERE=$PWD\n")
+		if r := s.bash(id, "cd / && echo $HERE from $PWD"); r.Text != "/workspace from /" {
+			t.Errorf("in its directory: %+v", r)
+		}
+		for _, bad := range []string{"false && ", "false\n", "exit 3; ", "nosuchprogram && ", "'unclosed "} {
+			prints(bad)
+			if r := s.bash(id, "echo ran >>ran"); r.Status == task.CallOK && !strings.Contains(r.Text, "xit") {
+				t.Errorf("%q: %+v", bad, r)
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(ws, "ran")); err == nil {
+			t.Error("a command ran after a failing preamble")
+		}
+	})
 }
 
 // A guest that stands alone in a container of somebody else's: its host name
@@ -266,27 +301,12 @@ func TestRemote_guestInContainer(t *testing.T) {
 	if err := os.WriteFile(bin, body, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("docker", "create", "--hostname", "lent-box", "-p", "127.0.0.1::7000", "-e", "GLOVEBOX_GUEST_KEY=long and random", "-w", "/tmp",
-		image, "/tmp/glovebox-guest", "serve", "--listen", "0.0.0.0:7000", "--workdir", "/tmp").CombinedOutput()
-	if err != nil {
-		t.Fatalf("docker create: %v\n%s", err, out)
-	}
-	container := strings.TrimSpace(string(out))
-	t.Cleanup(func() {
-		if out, err := exec.Command("docker", "rm", "-f", container).CombinedOutput(); err != nil {
-			t.Errorf("docker rm: %v\n%s", err, out)
-		}
-	})
-	for _, args := range [][]string{{"cp", bin, container + ":/tmp/glovebox-guest"}, {"start", container}} {
-		if out, err := exec.Command("docker", args...).CombinedOutput(); err != nil {
-			t.Fatalf("docker %v: %v\n%s", args, err, out)
-		}
-	}
-	port, err := exec.Command("docker", "port", container, "7000").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + strings.TrimSpace(string(port))
+	container := dockerDo(t, "create", "--hostname", "lent-box", "-p", "127.0.0.1::7000", "-e", "GLOVEBOX_GUEST_KEY=long and random", "-w", "/tmp",
+		image, "/tmp/glovebox-guest", "serve", "--listen", "0.0.0.0:7000", "--workdir", "/tmp")
+	t.Cleanup(func() { dockerDo(t, "rm", "-f", container) })
+	dockerDo(t, "cp", bin, container+":/tmp/glovebox-guest")
+	dockerDo(t, "start", container)
+	url := "http://" + dockerDo(t, "port", container, "7000")
 
 	s := startWith(t, data, []string{"SANDBOX_API_KEY=long and random"})
 	one := s.open(httpapi.OpenRequest{Spec: sandbox.Spec{BaseURL: url}})
@@ -302,7 +322,7 @@ func TestRemote_guestInContainer(t *testing.T) {
 	if r.Status != task.CallTimeout || !strings.Contains(r.Text, "one") || !strings.Contains(r.Text, "0 processes left") {
 		t.Errorf("two: %+v", r)
 	}
-	if out, err := exec.Command("docker", "inspect", "-f", "{{.State.Running}}", container).Output(); err != nil || strings.TrimSpace(string(out)) != "true" {
-		t.Errorf("the container after a release: %s, %v", out, err)
+	if running := dockerDo(t, "inspect", "-f", "{{.State.Running}}", container); running != "true" {
+		t.Errorf("the container after a release runs: %s", running)
 	}
 }

@@ -44,26 +44,6 @@ func fault(kind llm.ErrorKind, message, retryAfter string) any {
 	return map[string]any{"text": "Half an ans", "fault": map[string]any{"kind": kind, "message": message, "retry_after": retryAfter}}
 }
 
-// awaitSession waits until a session is shown in a way that passes ok.
-func (s *server) awaitSession(id string, within time.Duration, what string, ok func(httpapi.Session) bool) httpapi.Session {
-	s.t.Helper()
-	var found httpapi.Session
-	s.await(id, within, what, func(f httpapi.Frame) bool {
-		all := f.Sessions
-		if f.Session != nil {
-			all = append(all, *f.Session)
-		}
-		for _, v := range all {
-			if v.ID == id && ok(v) {
-				found = v
-				return true
-			}
-		}
-		return false
-	})
-	return found
-}
-
 // A turn that waits to ask its model again outlives its server: the next one
 // shows the same wait and keeps it, until a person wakes it.
 func TestServerKilledWhileTheModelIsAwaited(t *testing.T) {

@@ -42,7 +42,7 @@ func (c *cli) runCommand() *cobra.Command {
 			broken := make(chan os.Signal, 1)
 			signal.Notify(broken, syscall.SIGPIPE)
 			defer signal.Stop(broken)
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.with(cmd.Context(), PartServe, func(client *apiClient) error {
 				return c.run(cmd.Context(), client, f, strings.Join(args, " "))
 			})
 		},

@@ -38,7 +38,7 @@ func (c *cli) serveCommand() *cobra.Command {
 }
 
 func (c *cli) serve(ctx context.Context, f serveFlags) error {
-	app, err := c.newApp(ctx, f.addr, f.expose, nil)
+	app, err := c.newApp(ctx, f.addr, f.expose, nil, PartServe)
 	if err != nil {
 		return err
 	}

@@ -20,19 +20,9 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
-// byHand runs the engine's command and returns what it printed.
-func byHand(t testing.TB, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("docker", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("docker %q: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // A servedImage is made of a program that serves the AIO API, and of this
 // machine's own bash and GNU tools, which that API's clients ask for.
-var servedTools = strings.Fields(`bash sh base64 basename cat chmod chown cp cut date dd dirname env false find grep head hostname id ln ls
+var servedTools = strings.Fields(`bash git sh base64 basename cat chmod chown cp cut date dd dirname env false find grep head hostname id ln ls
 	mkdir mktemp mv nohup od ps readlink realpath rm rmdir sed seq sh sleep sort stat tail tar tee test touch tr true truncate uname uniq wc whoami xargs`)
 
 // servedImage makes an image by Dockerfile instructions.
@@ -103,7 +93,7 @@ func servedImage(t *testing.T, changes ...string) string {
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("docker import: %v\n%s", err, out)
 	}
-	t.Cleanup(func() { byHand(t, "rmi", ref) })
+	t.Cleanup(func() { dockerDo(t, "rmi", ref) })
 	return ref
 }
 
@@ -137,10 +127,10 @@ func TestServedImage_open(t *testing.T) {
 	if r := s.tool(id, "Grep", map[string]any{"pattern": "on[e]", "output_mode": "content"}); !strings.Contains(r.Text, "f:1:one") {
 		t.Errorf("Grep: %+v", r)
 	}
-	if got := byHand(t, "inspect", "-f", "{{.Path}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}}", c); got != "aioserver [ALL] [no-new-privileges]" {
+	if got := dockerDo(t, "inspect", "-f", "{{.Path}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}}", c); got != "aioserver [ALL] [no-new-privileges]" {
 		t.Errorf("the container runs %s", got)
 	}
-	before := byHand(t, "port", c, "8080")
+	before := dockerDo(t, "port", c, "8080")
 	if !strings.HasPrefix(before, "127.0.0.1:") || strings.Contains(before, "\n") {
 		t.Errorf("published on %s", before)
 	}
@@ -159,18 +149,18 @@ func TestServedImage_open(t *testing.T) {
 	s.post(id, "stop", nil)
 	s.awaitState(id, moments, sandbox.StateStopped)
 	_, port, _ := strings.Cut(before, ":")
-	taker := byHand(t, "run", "-d", "-p", "127.0.0.1:"+port+":8080", image)
-	t.Cleanup(func() { byHand(t, "rm", "-f", taker) })
+	taker := dockerDo(t, "run", "-d", "-p", "127.0.0.1:"+port+":8080", image)
+	t.Cleanup(func() { dockerDo(t, "rm", "-f", taker) })
 	s.post(id, "start", nil)
 	s.awaitState(id, moments, sandbox.StateReady)
 	if r := s.bash(id, "hostname; cat made"); !strings.HasPrefix(r.Text, c[:12]+"\nmade") {
 		t.Errorf("after a start: %+v", r)
 	}
-	if after := byHand(t, "port", c, "8080"); after == before {
+	if after := dockerDo(t, "port", c, "8080"); after == before {
 		t.Errorf("the port is still %s", after)
 	}
 	// And when it is done behind our back.
-	byHand(t, "restart", "-t", "1", c)
+	dockerDo(t, "restart", "-t", "1", c)
 	deadline := time.Now().Add(20 * time.Second)
 	for r = s.bash(id, "hostname"); r.Text != c[:12] && time.Now().Before(deadline); r = s.bash(id, "hostname") {
 	}
@@ -183,7 +173,7 @@ func TestServedImage_open(t *testing.T) {
 	if r := s.bash(id, "cat made"); r.Text != "made" {
 		t.Errorf("by the next server: %+v", r)
 	}
-	byHand(t, "rm", "-f", c)
+	dockerDo(t, "rm", "-f", c)
 	s.awaitState(id, moments, sandbox.StateLost)
 	wantCode(t, s.call(t.Context(), "POST", "/sessions/"+id+"/tools", httpapi.ToolRequest{Tool: "Bash", Input: []byte(`{"command":"true"}`)}, nil), "sandbox_lost")
 	s.post(id, "reprovision", nil)
@@ -220,7 +210,7 @@ func TestServedImage_closed(t *testing.T) {
 			if strings.TrimSpace(r.Text) != want {
 				t.Fatalf("a command: %+v, want %q", r, want)
 			}
-			if got := byHand(t, "inspect", "-f", "{{.Path}} {{.HostConfig.NetworkMode}} {{.NetworkSettings.Ports}}", c); got != "aioserver none map[]" {
+			if got := dockerDo(t, "inspect", "-f", "{{.Path}} {{.HostConfig.NetworkMode}} {{.NetworkSettings.Ports}}", c); got != "aioserver none map[]" {
 				t.Errorf("the container runs as %s", got)
 			}
 			// What goes out is decided about by the host.
@@ -240,7 +230,7 @@ func TestServedImage_closed(t *testing.T) {
 			if r := s.bash(id, "cat f-"+string(mode)); r.Text != "one" {
 				t.Errorf("after a start: %+v", r)
 			}
-			if left := byHand(t, "ps", "-aq", "--filter", "label=glovebox.session="+id); strings.Contains(left, "\n") {
+			if left := dockerDo(t, "ps", "-aq", "--filter", "label=glovebox.session="+id); strings.Contains(left, "\n") {
 				t.Errorf("what the image was looked at with is still there: %s", left)
 			}
 			s.post(id, "release", httpapi.ReleaseRequest{})

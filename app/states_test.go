@@ -17,14 +17,8 @@ import (
 // awaitCause waits until a session's sandbox is observed in a state, for a cause.
 func (s *server) awaitCause(id string, within time.Duration, want sandbox.State, cause string) {
 	s.t.Helper()
-	s.await(id, within, string(want)+" because "+cause, func(f httpapi.Frame) bool {
-		all := f.Sessions
-		if f.Session != nil {
-			all = append(all, *f.Session)
-		}
-		return slices.ContainsFunc(all, func(v httpapi.Session) bool {
-			return v.ID == id && v.Sandbox != nil && v.Sandbox.Value == want && v.Sandbox.Cause == cause
-		})
+	s.awaitSession(id, within, string(want)+" because "+cause, func(v httpapi.Session) bool {
+		return v.Sandbox != nil && v.Sandbox.Value == want && v.Sandbox.Cause == cause
 	})
 }
 
@@ -214,7 +208,7 @@ func TestReprovision_whereItCan(t *testing.T) {
 		}
 		told := 0
 		for _, p := range s.payloads(id) {
-			if m, ok := p.(*task.MessagesAppended); ok && m.Notice && strings.Contains(fmt.Sprint(m.Messages), "replaced by a new one") {
+			if m, ok := p.(*task.MessagesAppended); ok && m.Notice && strings.Contains(fmt.Sprint(m.Messages), "a new one") {
 				told++
 			}
 		}

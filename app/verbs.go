@@ -26,7 +26,7 @@ func (c *cli) listCommand() *cobra.Command {
 		Short: "List the sessions",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.look(cmd.Context(), func(client *apiClient) error {
 				var sessions []httpapi.Session
 				if err := client.call(cmd.Context(), "GET", "/sessions", nil, &sessions); err != nil {
 					return err
@@ -64,9 +64,24 @@ func (c *cli) table(sessions []httpapi.Session) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SESSION\tSTATUS\tSANDBOX\tID\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.Status, stateText(s), s.ShortID, printable(s.Title))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.Status, clipped(stateText(s), stateWidth), s.ShortID, clipped(printable(s.Title), titleWidth))
 	}
 	return w.Flush()
+}
+
+// How many characters of what may be long a table shows; glovebox show has all.
+const (
+	stateWidth = 40
+	titleWidth = 60
+)
+
+// clipped returns text on one line of at most width characters.
+func clipped(text string, width int) string {
+	r := []rune(strings.Join(strings.Fields(text), " "))
+	if len(r) <= width {
+		return string(r)
+	}
+	return string(r[:width-1]) + "…"
 }
 
 // stateText says a sandbox's state with its cause and age.
@@ -112,7 +127,7 @@ func (c *cli) showCommand() *cobra.Command {
 		Short: "Show a session and its sandbox",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.look(cmd.Context(), func(client *apiClient) error {
 				var s httpapi.Session
 				if err := client.call(cmd.Context(), "GET", "/sessions/"+url.PathEscape(args[0]), nil, &s); err != nil {
 					return err
@@ -160,7 +175,7 @@ func (c *cli) logsCommand() *cobra.Command {
 			if own {
 				return c.sandboxLogs(cmd.Context(), args[0], tail)
 			}
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.look(cmd.Context(), func(client *apiClient) error {
 				p := &printer{out: c.out, json: asJSON, think: c.verbose, id: args[0], told: true, user: true}
 				err := client.follow(cmd.Context(), args[0], after, func(f httpapi.Frame) error {
 					if f.SessionID != "" {
@@ -168,6 +183,11 @@ func (c *cli) logsCommand() *cobra.Command {
 					}
 					p.frame(f)
 					if f.Type == "caught_up" && !follow {
+						return errDone
+					}
+					if f.Type == "caught_up" && client.own {
+						p.endText()
+						fmt.Fprintln(c.err, "glovebox: no server runs for this data directory, so nothing more comes")
 						return errDone
 					}
 					if f.Type == "caught_up" {
@@ -192,7 +212,7 @@ func (c *cli) logsCommand() *cobra.Command {
 }
 
 func (c *cli) sandboxLogs(ctx context.Context, session string, tail int) error {
-	return c.withClient(ctx, func(client *apiClient) error {
+	return c.look(ctx, func(client *apiClient) error {
 		var logs httpapi.Logs
 		path := fmt.Sprintf("/sessions/%s/logs?tail=%d", url.PathEscape(session), tail)
 		if err := client.call(ctx, "GET", path, nil, &logs); err != nil {
@@ -232,7 +252,7 @@ func (c *cli) attachCommand() *cobra.Command {
 		Short: "Reconnect a session to its sandbox, or open one in a running container or at a URL",
 		Long: "With a session, reconnects it to its sandbox and starts that when it is stopped.\n" +
 			"With the name or id of a running container of the docker engine, opens a session in it:\n" +
-			"release takes the guest out again and leaves the container as it was found.\n" +
+			"release takes the guest out again; the container runs on, and what was changed in it stays.\n" +
 			"With the URL of a guest or of an AIO server, opens a session there.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -481,7 +501,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Short: "Check what a session needs, by using it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.look(cmd.Context(), func(client *apiClient) error {
 				var d httpapi.Doctor
 				if err := client.call(cmd.Context(), "GET", "/doctor", nil, &d); err != nil {
 					return err

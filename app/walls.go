@@ -15,7 +15,6 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/guest/embedded"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
-	"github.com/glovebox-dev/glovebox/backend/sandbox/docker"
 	"github.com/glovebox-dev/glovebox/frontend"
 )
 
@@ -59,9 +58,10 @@ func (a *App) probeWalls(ctx context.Context) []httpapi.WallInfo {
 	both.Go(func() {
 		info, err := a.docker.Ping(ctx)
 		if err != nil {
-			walls[0].Detail, walls[0].Fix, walls[0].Command = err.Error(), fixDocker, engineLine()
-			if docker.Refused(err) {
-				walls[0].Fix, walls[0].Command = "do what the message says; the engine itself may well be there", ""
+			walls[0].Detail = err.Error()
+			var missing bool
+			if walls[0].Fix, missing = a.docker.Remedy(err); missing {
+				walls[0].Fix, walls[0].Command = fixDocker, engineLine()
 			}
 			return
 		}

@@ -106,6 +106,12 @@ has bwrap || missing="$missing bubblewrap"
 static_busybox || missing="$missing busybox-static"
 has chromium || has chromium-browser || has google-chrome || missing="$missing chromium"
 has git || missing="$missing git"
+[ -x /usr/bin/curl ] || missing="$missing curl" # these are lent to sandboxes, from /usr
+[ -x /usr/bin/pip3 ] || missing="$missing python3-pip"
+has ssh && has ssh-keygen || missing="$missing openssh-client"
+case ,${GLOVEBOX_TEST_REQUIRE:-}, in # Debian starts a server that is installed: not on a laptop
+*,sshd,*) has sshd || missing="$missing openssh-server" ;;
+esac
 has podman && has runc || missing="$missing podman runc"
 # shellcheck disable=SC2086 # a list of packages
 [ -z "$missing" ] || install $missing || true

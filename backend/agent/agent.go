@@ -35,8 +35,9 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
-// The causes with which the context of a turn is cancelled. Any other cause
-// counts as a shutdown.
+// The causes with which the context of a turn is cancelled, beside
+// execenv.ErrLeave, which leaves the turn and its calls to the next process. Any
+// other cause counts as a shutdown.
 var (
 	ErrStop     = errors.New("the turn was stopped")
 	ErrShutdown = errors.New("the host shuts down")
@@ -100,8 +101,8 @@ type Outcome string
 
 // The outcomes. After Failed the log says why: a model's error, too many steps,
 // or a sandbox that does not answer; a later Run goes on where this one ended.
-// The same is true after Waiting for a person's decision on a call, or, when the
-// host shuts down, for the time to ask the model again.
+// The same is true after Waiting for a person's decision on a call, when the host
+// shuts down for the time to ask the model again, or when it leaves the turn.
 const (
 	Done        Outcome = "done"
 	Waiting     Outcome = "waiting"
@@ -111,7 +112,7 @@ const (
 
 // Run drives the task until its turn ends or is parked, and leaves the log in
 // a state that says which. It returns no later than about a second after ctx
-// ends, with every call closed.
+// ends, with every call closed but those that execenv.ErrLeave leaves running.
 //
 // An error means that the log could not be written, and that nothing more was:
 // it wraps execenv.ErrFenced when another take-up drives the task.

@@ -257,6 +257,12 @@ func (t *turn) after(ctx context.Context, all []ended) (Outcome, error) {
 		if e.kill != nil && ctx.Err() != nil {
 			t.kills = append(t.kills, *e.kill)
 		}
+		if ctx.Err() != nil && e.err == nil {
+			t.cut = t.cut || e.result.Status == task.CallInterrupted
+			if t.unproven(e) {
+				t.unknown++
+			}
+		}
 		switch {
 		case errors.Is(e.err, execenv.ErrFenced):
 			return Failed, e.err
@@ -268,6 +274,13 @@ func (t *turn) after(ctx context.Context, all []ended) (Outcome, error) {
 		return "", nil // run closes what is open when ctx has ended
 	}
 	return t.park(ctx, fmt.Sprintf("the sandbox does not answer: %v; the call is asked for again when the turn goes on", unreachable))
+}
+
+// unproven reports whether nobody knows if a call that was stopped has ended.
+func (t *turn) unproven(e ended) bool {
+	tool, ok := t.Tools.Lookup(e.started.Tool)
+	return ok && !tools.ReadOnly(tool) && e.kill == nil &&
+		(e.result.Status == task.CallInterrupted || e.result.Status == task.CallUnknown)
 }
 
 // withoutEnv ends the calls of a batch that have no place to run in.

@@ -80,6 +80,9 @@ func TestRun_stopWhileTheSandboxIsSilent(t *testing.T) {
 	if r := j.result(t, "c1"); r.Status != task.CallUnknown || !strings.Contains(r.Text, "may still be running") {
 		t.Errorf("result = %+v", r)
 	}
+	if p := last[task.TurnInterrupted](t, j); p.Unknown != 1 || len(p.Kills) != 0 {
+		t.Errorf("interrupted = %+v, want one unknown call and no proof", p)
+	}
 	if open := j.State().Open; len(open) != 0 {
 		t.Errorf("calls %q are left open", open)
 	}

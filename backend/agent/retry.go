@@ -82,11 +82,15 @@ func (t *turn) wait(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// leave ends a turn whose context has ended. One that only waits to ask again is
-// left as it is when the host shuts down: there is nothing to close, and the next
-// process keeps the schedule.
+// leave ends a turn whose context has ended. A host that leaves it to the next
+// process writes nothing, unless that has ended a call all the same: the host
+// itself, for one, keeps none. A turn that only waits to ask again is left at a
+// shutdown too, with its schedule. Any other is interrupted.
 func (t *turn) leave(ctx context.Context) (Outcome, error) {
 	cause := context.Cause(ctx)
+	if errors.Is(cause, execenv.ErrLeave) && !t.cut {
+		return Waiting, nil
+	}
 	if t.journal.State().Retry != nil && !errors.Is(cause, ErrStop) && !errors.Is(cause, execenv.ErrFenced) {
 		return Waiting, nil
 	}

@@ -190,3 +190,42 @@ func texts(j *journal) []string {
 	}
 	return out
 }
+
+// A host that leaves its turn writes nothing of the call that runs, and the next
+// process gets its outcome. One whose end has killed the call says so.
+func TestLeave(t *testing.T) {
+	for name, killed := range map[string]bool{"runs on": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(t.Context())
+			g := &guest{boot: "boot1", kept: map[string]string{}}
+			leaving := true
+			j := newJournal(t)
+			o := options([]script.Step{use("Do"), say("ok")}, &tool{name: "Do", run: func(ctx context.Context, c tools.Call) (tools.Result, error) {
+				r, err := g.do(ctx, c)
+				if !leaving {
+					return r, err
+				}
+				end(execenv.ErrLeave)
+				if killed {
+					return tools.Result{Status: task.CallInterrupted, Text: "interrupted", Kill: &execenv.KillReport{}}, nil
+				}
+				return tools.Result{}, execenv.ErrLeave
+			}})
+			if killed {
+				run(t, ctx, j, o, agent.Interrupted)
+				if p := last[task.TurnInterrupted](t, j); p.Cause != "shutdown" || p.Unknown != 0 || len(p.Kills) != 1 {
+					t.Errorf("interrupted = %+v", p)
+				}
+				return
+			}
+			run(t, ctx, j, o, agent.Waiting)
+			j.wantKinds(t, "LLMRequestStarted", "LLMRequestFinished", "MessagesAppended", "ToolCallStarted c1")
+			leaving = false
+			j = j.again()
+			run(t, t.Context(), j, o, agent.Done)
+			if r := j.result(t, "c1"); r.Status != task.CallOK || len(g.effects) != 1 {
+				t.Errorf("result %+v after effects %q", r, g.effects)
+			}
+		})
+	}
+}

@@ -34,6 +34,8 @@ type turn struct {
 	adopted     map[string]time.Time // calls of an earlier take-up that were open at the start, and when they began
 	unwatch     func() bool
 	kills       []execenv.KillReport
+	cut         bool           // the end of ctx has ended a call
+	unknown     int            // calls that ctx's end has left nobody knows how
 	interrupted chan time.Time // capacity one: when ctx ended
 
 	mu sync.Mutex // one Append at a time, and State only between two
@@ -100,18 +102,15 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 		return Failed, err
 	}
 	for steps := 0; ; {
+		if ctx.Err() != nil {
+			return t.leave(ctx)
+		}
 		if uses := t.journal.State().PendingUses(); len(uses) > 0 {
-			if ctx.Err() != nil {
-				return t.interrupt(ctx)
-			}
 			outcome, err := t.settle(ctx, uses)
 			if err != nil || outcome != "" {
 				return outcome, err
 			}
 			continue
-		}
-		if ctx.Err() != nil {
-			return t.leave(ctx)
 		}
 		if !t.journal.State().NeedsModel() {
 			return t.done(ctx)
@@ -200,7 +199,7 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 	case <-time.After(detached): // AfterFunc runs as soon as ctx ends; never in practice
 	}
 	events = append(events,
-		task.TurnInterrupted{Cause: cause(ctx), Kills: t.kills, Left: left(t.kills), Took: took},
+		task.TurnInterrupted{Cause: cause(ctx), Kills: t.kills, Left: left(t.kills), Unknown: t.unknown + len(abandoned), Took: took},
 		task.TaskSuspended{Reason: task.Interrupted, WakeOn: task.WakeNextGoal})
 	return Interrupted, t.append(ctx, events...)
 }
@@ -253,6 +252,12 @@ func (t *turn) ask(ctx context.Context) (Outcome, error) {
 		return t.failed(ctx, finished, a.err)
 	}
 	finished.Error = "interrupted"
+	if errors.Is(context.Cause(ctx), execenv.ErrLeave) { // the next process asks anew
+		if err := t.append(ctx, finished); err != nil {
+			return Failed, err
+		}
+		return t.leave(ctx)
+	}
 	events := []task.Payload{finished}
 	if text := partial(a.text); text != "" {
 		// What was on the screen stays there, and the model sees what it had

@@ -152,7 +152,7 @@ func tunnel(c *client, u *upstream) {
 	u.onIdle.Store(func() { c.Close() })
 	var up sync.WaitGroup
 	up.Go(func() {
-		_, err := io.Copy(u, onlyReader{c})
+		_, err := io.Copy(u, c)
 		if err != nil {
 			u.Close() // a stream that was cut, or a server that takes no more
 			return
@@ -160,7 +160,7 @@ func tunnel(c *client, u *upstream) {
 		_ = u.CloseWrite()
 		u.hurry(leaveTime)
 	})
-	_, err := io.Copy(onlyWriter{c}, u)
+	_, err := io.Copy(c, u)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		u.Close()
 	}
@@ -170,7 +170,3 @@ func tunnel(c *client, u *upstream) {
 	_ = c.Conn.SetReadDeadline(time.Now().Add(leaveTime))
 	up.Wait()
 }
-
-// onlyReader and onlyWriter keep io.Copy to the methods that count.
-type onlyReader struct{ io.Reader }
-type onlyWriter struct{ io.Writer }

@@ -24,8 +24,37 @@ func (e *refusal) Error() string {
 	if e.Address == "" {
 		return fmt.Sprintf("this sandbox may not reach %s: %s", to, e.Reason)
 	}
-	return fmt.Sprintf("this sandbox may not reach %s: %s is %s. To allow it, open the session with --allow %s, or name it in sandbox.allow of the configuration",
-		to, e.Address, e.Reason, to)
+	return fmt.Sprintf("this sandbox may not reach %s: %s is %s%s", to, e.Address, e.Reason, e.advice())
+}
+
+// reasonOwn refuses Glovebox's own listeners, which no policy opens.
+const reasonOwn = "Glovebox itself"
+
+// advice says what lets the request through, or nothing where nothing does: an
+// entry is advised when it opens just this.
+func (e *refusal) advice() string {
+	addr, err := netip.ParseAddr(e.Address)
+	switch {
+	case err != nil || e.Reason == reasonOwn:
+		return ""
+	case addr.Is4In6():
+		return "; write it as " + netip.AddrPortFrom(addr.Unmap(), e.Port).String()
+	}
+	name := e.Host
+	if host, err := sandbox.HostName(name); err == nil {
+		name = host
+	}
+	for _, host := range []string{e.Host, e.Address} {
+		entry := net.JoinHostPort(host, strconv.Itoa(int(e.Port)))
+		p, err := newPolicy(sandbox.Network{Allow: []string{entry}})
+		if err != nil {
+			continue
+		}
+		if ok, _ := p.judge(name, addr, e.Port, e.Reason); ok {
+			return fmt.Sprintf(". To allow it, open the session with --allow %s, or name it in sandbox.allow of the configuration", entry)
+		}
+	}
+	return ""
 }
 
 // Why a request that is allowed was not connected.
@@ -176,7 +205,7 @@ func (s *service) judge(name string, addr netip.Addr, port uint16) (ok bool, rea
 	if ours && s.p.o.Own != nil {
 		for _, own := range s.p.o.Own() {
 			if own.Port() == port {
-				return false, "Glovebox itself"
+				return false, reasonOwn
 			}
 		}
 	}

@@ -90,24 +90,18 @@ type Options struct {
 
 	// Own returns the addresses that we serve on. No policy opens them.
 	Own func() []netip.AddrPort
-
-	Log *slog.Logger
 }
 
 // Proxy serves the sandboxes of one host. Its methods may be called from several
 // goroutines at once.
 type Proxy struct {
 	o       Options
-	log     *slog.Logger
 	machine machine
 }
 
 // New returns a Proxy.
 func New(o Options) *Proxy {
-	p := &Proxy{o: o, log: o.Log}
-	if p.log == nil {
-		p.log = slog.Default()
-	}
+	p := &Proxy{o: o}
 	if p.o.Decided == nil {
 		p.o.Decided = func(string, Decision) {}
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -273,6 +274,49 @@ func TestHTTP_refusesWithReason(t *testing.T) {
 	w.names.set("127.1", []string{"127.0.0.1"})
 	if status, _, _ := w.get("http://127.1/"); status != 403 {
 		t.Errorf("a short form of loopback: %d", status)
+	}
+}
+
+// What is advised opens what was refused, and where nothing does nothing is.
+func TestHTTP_advisesWhatWorks(t *testing.T) {
+	own := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:7777")}
+	names := map[string]string{"db.test": "10.0.0.5", "meta.test": "169.254.169.254"}
+	for url, advice := range map[string]string{
+		"http://db.test:5432/":           "db.test:5432",
+		"http://meta.test/":              "169.254.169.254:80",
+		"http://[fd00::1]:81/":           "[fd00::1]:81",
+		"http://[64:ff9b::a00:1]/":       "[64:ff9b::a00:1]:80",
+		"http://0.0.0.0:8000/":           "",
+		"http://127.0.0.1:7777/":         "",
+		"http://[::ffff:10.0.0.1]:8000/": "",
+	} {
+		ask := func(allow ...string) (status int, body string) {
+			w := newWorld(t, own, func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }, allow...)
+			for name, addr := range names {
+				w.names.set(name, []string{addr})
+			}
+			status, body, _ = w.get(url)
+			return status, body
+		}
+		status, body := ask()
+		if status != 403 {
+			t.Errorf("%s: %d %q", url, status, body)
+		}
+		_, entry, _ := strings.Cut(body, "--allow ")
+		entry, _, _ = strings.Cut(entry, ",")
+		if entry != advice {
+			t.Errorf("%s: %q advises %q, want %q", url, body, entry, advice)
+		}
+		if advice == "" {
+			continue
+		}
+		if status, body := ask(advice); status != 502 || !strings.Contains(body, "connection refused") {
+			t.Errorf("%s with what was advised: %d %q, want it tried", url, status, body)
+		}
+	}
+	w := newWorld(t, nil, nil)
+	if _, body, _ := w.get("http://[::ffff:10.0.0.1]:8000/"); !strings.Contains(body, "write it as 10.0.0.1:8000") {
+		t.Errorf("a mapped address: %q", body)
 	}
 }
 

@@ -93,6 +93,11 @@ var (
 	ErrInvalid        = errors.New("invalid request")
 )
 
+// ErrLeave, as the cause that ends a call's context, leaves the call to run on
+// where a guest keeps it, for another process to take up by its id. Where none
+// does, the call is killed as by any other end.
+var ErrLeave = errors.New("the host leaves its calls to run on")
+
 // PathError is a fault of one path. Err is one of the errors above; Detail,
 // when not empty, says more (the target of a link, the lines of a match).
 type PathError struct {

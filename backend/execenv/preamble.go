@@ -2,6 +2,7 @@ package execenv
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -16,9 +17,9 @@ type Preamble func(ctx context.Context, argv []string) (string, error)
 // mints is often a secret, and an argument list can be read by every user.
 const preambleVariable = "GLOVEBOX_PREAMBLE"
 
-// WithPreamble returns c as a command that evaluates prefix in its directory
+// withPreamble returns c as a command that evaluates prefix in its directory
 // first. The command itself does not see how.
-func (c Command) WithPreamble(prefix string) Command {
+func (c Command) withPreamble(prefix string) Command {
 	if prefix == "" {
 		return c
 	}
@@ -37,9 +38,9 @@ func (p Preamble) Prepare(ctx context.Context, c Command) (Command, error) {
 	}
 	prefix, err := p(ctx, slices.Clone(c.Argv))
 	if err != nil {
-		return c, err
+		return c, fmt.Errorf("the preamble of a command: %w; the command was not run", err)
 	}
-	return c.WithPreamble(prefix), nil
+	return c.withPreamble(prefix), nil
 }
 
 // Quote returns words as text that a POSIX shell reads as just these words.

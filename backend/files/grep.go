@@ -122,7 +122,7 @@ type scanned struct {
 func (g *grep) one(path string) (execenv.GrepResult, error) {
 	r, err := resolve(path)
 	if err == nil {
-		err = g.engine.refuse(r.real, false)
+		err = g.engine.mayRead(path, r)
 	}
 	if err != nil {
 		return execenv.GrepResult{}, pathError(path, err)

@@ -22,7 +22,7 @@ func (e *Engine) Stat(_ context.Context, path string) (execenv.FileInfo, error) 
 	}
 	r, err := resolve(path)
 	if err == nil {
-		err = e.refuse(r.real, false)
+		err = e.mayRead(path, r)
 	}
 	if err != nil {
 		return execenv.FileInfo{}, pathError(path, err)
@@ -42,7 +42,7 @@ func (e *Engine) List(ctx context.Context, path string) (execenv.ListResult, err
 	}
 	r, err := resolve(path)
 	if err == nil {
-		err = e.refuse(r.real, false)
+		err = e.mayRead(path, r)
 	}
 	if err != nil {
 		return execenv.ListResult{}, pathError(path, err)

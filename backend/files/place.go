@@ -137,12 +137,27 @@ func fenceOf(path string, r resolved, within []string) (string, error) {
 		return "", &execenv.PathError{Path: path, Err: execenv.ErrWorkdirGone,
 			Detail: strings.Join(within, ", ") + " is not there: put it back, or provision the sandbox again"}
 	}
-	detail := "it leads to " + r.real
-	if r.link != "" {
-		detail = fmt.Sprintf("the link %s leads to %s, so the path to %s", r.link, r.target, r.real)
-	}
 	return "", &execenv.PathError{Path: path, Err: execenv.ErrEscape,
-		Detail: detail + "; allowed is what lies in " + strings.Join(within, ", ")}
+		Detail: r.leads() + "; allowed is what lies in " + strings.Join(within, ", ")}
+}
+
+// mayRead asks whether what path has been resolved to may be read. A refusal
+// because of where it lies says how the path came there.
+func (e *Engine) mayRead(path string, r resolved) error {
+	err := e.refuse(r.real, false)
+	var p *execenv.PathError
+	if errors.Is(err, execenv.ErrEscape) && errors.As(err, &p) && path != r.real {
+		return &execenv.PathError{Path: path, Err: execenv.ErrEscape, Detail: r.leads() + "; " + p.Detail}
+	}
+	return err
+}
+
+// leads says in words where a path leads.
+func (r resolved) leads() string {
+	if r.link != "" {
+		return fmt.Sprintf("the link %s leads to %s, so the path to %s", r.link, r.target, r.real)
+	}
+	return "it leads to " + r.real
 }
 
 // inside reports whether path is dir or lies below it; both are real paths.

@@ -68,7 +68,7 @@ func (e *Engine) open(path string) (*os.File, execenv.FileInfo, error) {
 	}
 	r, err := resolve(path)
 	if err == nil {
-		err = e.refuse(r.real, false)
+		err = e.mayRead(path, r)
 	}
 	if err != nil {
 		return nil, execenv.FileInfo{}, err

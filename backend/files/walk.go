@@ -77,7 +77,7 @@ func (e *Engine) resolveDir(path string) (string, error) {
 	}
 	r, err := resolve(path)
 	if err == nil {
-		err = e.refuse(r.real, false)
+		err = e.mayRead(path, r)
 	}
 	if err != nil {
 		return "", pathError(path, err)

@@ -169,7 +169,7 @@ func (w *watch) take(n notice) ([]string, error) {
 func (e *Engine) openWatched(path string) (*os.File, fs.FileInfo, error) {
 	r, err := resolve(path)
 	if err == nil {
-		err = e.refuse(r.real, false)
+		err = e.mayRead(path, r)
 	}
 	if err != nil {
 		return nil, nil, pathError(path, err)

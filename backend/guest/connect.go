@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // Connect carries connections from stdio to the guest that listens on socket,
@@ -17,14 +19,8 @@ import (
 // process of its own, beside the guest, and its end ends no call.
 //
 // The other side opens a stream per connection and its Close is the half-close.
-// There are no signs of life: a paused container is not a dead one.
 func Connect(socket string, in io.ReadCloser, out io.WriteCloser) error {
-	config := yamux.DefaultConfig()
-	config.EnableKeepAlive = false
-	config.StreamOpenTimeout = 0
-	config.MaxStreamWindowSize = 1 << 20
-	config.LogOutput = io.Discard
-	session, err := yamux.Server(stdio{in, out}, config)
+	session, err := yamux.Server(stdio{in, out}, wire.ConnectConfig())
 	if err != nil {
 		return fmt.Errorf("carry connections: %w", err)
 	}

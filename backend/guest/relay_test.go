@@ -75,6 +75,27 @@ func answering(t *testing.T, c *client.Client, name string) (l net.Listener, don
 	return l, over
 }
 
+// carried makes one connection by a relay: its outside end is the program's, and
+// the stream the end of whoever holds the channel l.
+func carried(t *testing.T) (l net.Listener, outside, stream net.Conn) {
+	t.Helper()
+	p := newPlace(t, withRelay)
+	c := p.start()
+	l, err := c.Relay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	if outside, err = net.Dial("tcp", p.cfg.Relay); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { outside.Close() })
+	if stream, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return l, outside, stream
+}
+
 func TestRelay_carriesByTheLastChannel(t *testing.T) {
 	for name, change := range walls {
 		t.Run(name, func(t *testing.T) {
@@ -105,58 +126,28 @@ func TestRelay_carriesByTheLastChannel(t *testing.T) {
 }
 
 func TestRelay_endOfTheChannelIsNoCleanEnd(t *testing.T) {
-	p := newPlace(t, withRelay)
-	c := p.start()
-	l, err := c.Relay(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	conn, err := net.Dial("tcp", p.cfg.Relay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	stream, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, outside, stream := carried(t)
 	io.WriteString(stream, "half")
-	if _, err := io.ReadFull(conn, make([]byte, 4)); err != nil {
+	if _, err := io.ReadFull(outside, make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil || err == io.EOF {
+	_ = outside.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := outside.Read(make([]byte, 1)); n != 0 || err == nil || err == io.EOF {
 		t.Errorf("a cut connection reads %d, %v; want a reset", n, err)
 	}
 }
 
 func TestRelay_halfClose(t *testing.T) {
-	p := newPlace(t, withRelay)
-	c := p.start()
-	l, err := c.Relay(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	conn, err := net.Dial("tcp", p.cfg.Relay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	stream, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(conn, "question")
-	conn.(*net.TCPConn).CloseWrite()
+	_, outside, stream := carried(t)
+	io.WriteString(outside, "question")
+	outside.(*net.TCPConn).CloseWrite()
 	if all, err := io.ReadAll(stream); err != nil || string(all) != "question" {
 		t.Fatalf("asked %q, %v", all, err)
 	}
 	io.WriteString(stream, "answer")
 	stream.Close()
-	if all, err := io.ReadAll(conn); err != nil || string(all) != "answer" {
+	if all, err := io.ReadAll(outside); err != nil || string(all) != "answer" {
 		t.Errorf("answered %q, %v", all, err)
 	}
 }

@@ -83,8 +83,16 @@ func fsIDs() (uid, gid int) {
 // ownUser says that this process has a user that nobody else in the sandbox is.
 var ownUser atomic.Bool
 
-// stayDumpable undoes what a change of fsuid does to the whole process: it makes
-// it undumpable, and so its files in /proc uid 0's, who commands may be.
+// setFSIDs changes whose rights over files the calling thread has. A change makes
+// the whole process undumpable, and so its files in /proc uid 0's, whom commands
+// may be: that is undone before anything else is done.
+func setFSIDs(uid, gid int) {
+	_ = unix.Setfsgid(gid)
+	stayDumpable()
+	_ = unix.Setfsuid(uid)
+	stayDumpable()
+}
+
 func stayDumpable() {
 	if ownUser.Load() {
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -101,20 +109,16 @@ func raise(f func()) {
 		return
 	}
 	uid, gid := fsIDs()
-	_ = unix.Setfsgid(os.Getegid())
-	_ = unix.Setfsuid(os.Geteuid())
-	stayDumpable()
+	setFSIDs(os.Geteuid(), os.Getegid())
 	_ = process.SetCapabilities(permitted, permitted)
 	defer func() {
 		// With the capabilities still raised: leaving fsuid 0 needs none, going
 		// back to another one needs SETUID.
-		_ = unix.Setfsgid(gid)
-		_ = unix.Setfsuid(uid)
+		setFSIDs(uid, gid)
 		err := process.SetCapabilities(effective, permitted)
 		if u, g := fsIDs(); err != nil || u != uid || g != gid {
 			panic("guest: a thread kept rights that it must not have")
 		}
-		stayDumpable()
 	}()
 	f()
 }

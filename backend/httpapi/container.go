@@ -15,16 +15,26 @@ const (
 	mostLines = 5000
 )
 
+// count reads a number from 1 to most of a request's query, or is otherwise where
+// the query has none of that name.
+func count(r *http.Request, name string, otherwise, most int) (int, error) {
+	if !r.URL.Query().Has(name) {
+		return otherwise, nil
+	}
+	text := r.URL.Query().Get(name)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, &sandbox.FieldError{Field: name, Reason: fmt.Sprintf("%q is not a number from 1 to %d", text, most)}
+	}
+	return n, nil
+}
+
 // logs answers with the last lines that a sandbox's own process wrote.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
-	tail := someLines
-	if r.URL.Query().Has("tail") {
-		n, err := strconv.Atoi(r.URL.Query().Get("tail"))
-		if err != nil || n < 1 || n > mostLines {
-			s.fail(w, r, &sandbox.FieldError{Field: "tail", Reason: fmt.Sprintf("is not a number from 1 to %d", mostLines)})
-			return
-		}
-		tail = n
+	tail, err := count(r, "tail", someLines, mostLines)
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
 	text, err := s.o.Sessions.Logs(r.Context(), r.PathValue("id"), tail)
 	if err != nil {

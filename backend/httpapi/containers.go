@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -82,25 +81,18 @@ func (s *Server) releaseContainer(w http.ResponseWriter, r *http.Request) {
 	s.carryOutOn(w, r, func(ctx context.Context, name string) error { return s.o.Containers.Release(ctx, name, req.How) })
 }
 
-// containerTail is how many lines of a log are read where nobody says.
-const containerTail = 200
-
 func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
-	tail := containerTail
-	if text := r.URL.Query().Get("tail"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 10000 {
-			s.fail(w, r, &sandbox.FieldError{Field: "tail", Reason: fmt.Sprintf("%q is not a number from 1 to 10000", text)})
-			return
-		}
-		tail = n
+	tail, err := count(r, "tail", someLines, 10000)
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
 	text, err := s.o.Containers.Logs(r.Context(), r.PathValue("container"), tail)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	reply(w, http.StatusOK, Logs{Text: string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD"))), At: time.Now().UTC()})
+	reply(w, http.StatusOK, Logs{Text: strings.ToValidUTF8(text, "\ufffd"), At: time.Now().UTC()})
 }
 
 // watchContainers begins or ends the watch of a window.

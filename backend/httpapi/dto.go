@@ -398,8 +398,8 @@ type EngineContainers struct {
 }
 
 // EngineContainer is one container of the engine. Owner is "session" for one that
-// a session of this instance has, "orphan" for one of this instance that none
-// has, "instance" for one of another instance, "stranger" for any other. Sessions
+// a session of this instance has or keeps, "orphan" for one of this instance that
+// none does, "instance" for one of another instance, "stranger" for any other. Sessions
 // are those that are in it: its own one, and those that have a guest in it.
 type EngineContainer struct {
 	ID        string            `json:"id"` // full
@@ -409,6 +409,7 @@ type EngineContainer struct {
 	Owner     string            `json:"owner"`
 	SessionID string            `json:"session_id"` // whose own it is; "" for one that was not made by a session of this instance
 	Sessions  []string          `json:"sessions"`
+	Kept      bool              `json:"kept"` // its session let go of it and kept it: attach that session to take it up again
 	Condition sandbox.Condition `json:"condition"`
 	Ports     []string          `json:"ports"`
 	Network   string            `json:"network"`

@@ -1,12 +1,9 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
-	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/session"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
@@ -21,14 +18,10 @@ type EgressRow struct {
 
 // listEgress lists the last decisions about a session's connections.
 func (s *Server) listEgress(w http.ResponseWriter, r *http.Request) {
-	limit := 200
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > session.MaxEgress {
-			s.fail(w, r, &sandbox.FieldError{Field: "limit", Reason: fmt.Sprintf("%q is not a number from 1 to %d", text, session.MaxEgress)})
-			return
-		}
-		limit = n
+	limit, err := count(r, "limit", 200, session.MaxEgress)
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
 	rows, err := s.o.Sessions.Egress(r.Context(), r.PathValue("id"), limit)
 	if err != nil {

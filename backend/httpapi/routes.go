@@ -146,7 +146,7 @@ func misfit(err error) error {
 		return &sandbox.FieldError{Field: cmp.Or(kind.Field, "body"), Reason: "cannot be a JSON " + kind.Value}
 	}
 	if errors.As(err, &syntax) {
-		return fmt.Errorf("not JSON at byte %d: %w", syntax.Offset, err)
+		return fmt.Errorf("it is not JSON, from byte %d on", syntax.Offset)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return &sandbox.FieldError{Field: strings.Trim(name, `"`), Reason: "unknown field; check its spelling"}
@@ -358,7 +358,8 @@ func sessionOf(v session.View) Session {
 	forkOf(&out, v)
 	out.Suspended, out.Usage, out.CostUSD = v.Suspended, v.Usage, v.CostUSD
 	out.Agent, out.Goal, out.Archived = cmp.Or(v.Created.Agent, agent.MainPreset), clip(v.Created.Goal, 500), v.Archived
-	if step := v.Step; step != nil {
+	// The last step outlives its allocation by a moment.
+	if step := v.Step; step != nil && (v.Condition == nil || v.Condition.Value == sandbox.StateAllocating) {
 		out.Step, out.Progress = step.Name, &StepProgress{
 			Step: step.Name, Detail: step.Detail, Bytes: step.Bytes, Total: step.Total,
 			BytesPerSecond: step.BytesPerSecond, StartedAt: step.At,

@@ -1,6 +1,7 @@
 package lifetime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,15 @@ func (m *Manager) Reprovision(ctx context.Context, rootTaskID string, report fun
 			return Binding{}, fmt.Errorf("task %s never had a sandbox to make again: %w", rootTaskID, sandbox.ErrGone)
 		}
 		last := rows[len(rows)-1]
+		if last.Spec.Adopt != "" && !last.State.Held() {
+			// Nobody can make that again; the row stays what it is.
+			if _, err := m.Resolve(ctx, last.Wall, last.Spec.Adopt); errors.Is(err, sandbox.ErrGone) {
+				return Binding{}, fmt.Errorf("the container %s, which was there before the session, is gone, and only who made it can make it again; open a new session (this one's log stays): %w",
+					cmp.Or(last.ShortID, last.Spec.Adopt), sandbox.ErrGone)
+			} else if err != nil {
+				return Binding{}, err
+			}
+		}
 		switch last.State {
 		case sandbox.StateLost, sandbox.StateAllocating, sandbox.StateReleasing:
 			// What an engine may still keep of it (a volume, a name) goes first.

@@ -2,6 +2,7 @@ package lifetime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -22,7 +23,36 @@ func (m *Manager) Check(ctx context.Context, spec sandbox.Spec) error {
 	if !ok {
 		return nil
 	}
-	return c.Check(ctx, spec)
+	return m.Instead(ctx, spec.Wall, c.Check(ctx, spec))
+}
+
+// Instead adds to an error that says that a wall is not available which other one
+// is. Other errors, and nil, are returned as they are.
+func (m *Manager) Instead(ctx context.Context, wall sandbox.Wall, err error) error {
+	if !errors.Is(err, sandbox.ErrNoWall) {
+		return err
+	}
+	if other := m.otherWall(ctx, wall); other != "" {
+		return fmt.Errorf("%w. The %s wall is available (--wall %[2]s)", err, other)
+	}
+	return err
+}
+
+// otherWall returns a wall that is available where one is not, "" for none.
+func (m *Manager) otherWall(ctx context.Context, than sandbox.Wall) sandbox.Wall {
+	for _, wall := range []sandbox.Wall{sandbox.WallDocker, sandbox.WallNamespace} {
+		p, ok := m.providers[wall].(sandbox.Prober)
+		if !ok || wall == than {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+		err := p.Probe(ctx)
+		cancel()
+		if err == nil {
+			return wall
+		}
+	}
+	return ""
 }
 
 // MountsHost reports whether a sandbox behind a wall can be given a directory of

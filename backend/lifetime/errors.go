@@ -37,7 +37,7 @@ func down(c sandbox.Condition) error {
 	case sandbox.StateStopped:
 		return &DownError{c, sandbox.ErrStopped}
 	case sandbox.StatePaused:
-		c.Cause = "paused"
+		c.Cause = string(sandbox.StatePaused)
 		return &DownError{c, sandbox.ErrStopped}
 	case sandbox.StateUnreachable, sandbox.StateAllocating:
 		return &DownError{c, sandbox.ErrUnreachable}

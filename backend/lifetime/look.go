@@ -214,21 +214,12 @@ func (m *Manager) inspect(ctx context.Context, p sandbox.Provider, rec sandbox.R
 func (m *Manager) unanswered(r *root, version int, why error) sandbox.Condition {
 	m.mu.Lock()
 	cond := silence(r.rec.Wall, why)
-	if r.version == version && held(r.rec.State) {
+	if r.version == version && r.rec.State.Held() {
 		m.observedLocked(r, cond, why.Error())
 	}
 	m.mu.Unlock()
 	m.tell(r)
 	return cond
-}
-
-// held reports whether an engine should have the sandbox of a row in this state.
-func held(s sandbox.State) bool {
-	switch s {
-	case sandbox.StateReady, sandbox.StateStopped, sandbox.StatePaused, sandbox.StateUnreachable:
-		return true
-	}
-	return false
 }
 
 // observed writes down a condition that was read from the engine when r was at
@@ -245,11 +236,11 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	rec := r.rec
 	before := r.cond
 	silent := before.Source == "guest" && before.Value == sandbox.StateUnreachable && r.client != nil
-	stale := r.version != version || !(held(rec.State) || rec.State == sandbox.StateLost)
+	stale := r.version != version || !(rec.State.Held() || rec.State == sandbox.StateLost)
 	m.mu.Unlock()
 	// One that somebody is just starting is none of the states that a row at rest
 	// has; what comes of it is seen by the next look.
-	if stale || !(held(cond.Value) || cond.Value == sandbox.StateLost) || cond.Value == sandbox.StatePaused && m.frozenByAnother(r) {
+	if stale || !(cond.Value.Held() || cond.Value == sandbox.StateLost) || cond.Value == sandbox.StatePaused && m.frozenByAnother(r) {
 		return cond
 	}
 	if cond.Value == sandbox.StateStopped && rec.State == sandbox.StateStopped &&
@@ -267,7 +258,7 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	if cond.Value == sandbox.StateStopped || cond.Value == sandbox.StateLost {
 		m.dropChannel(r)
 	}
-	if cond.Value == rec.State && cond.Cause == rec.Cause {
+	if m.lookOnly || cond.Value == rec.State && cond.Cause == rec.Cause {
 		m.set(r, rec, cond, "")
 		return cond
 	}

@@ -42,6 +42,10 @@ type Options struct {
 	// that the guest does not see. It may be nil.
 	Busy func(rootTaskID string) bool
 
+	// LookOnly has Run look at the sandboxes and change nothing: it ends, removes,
+	// stops and attaches to none, and leaves the ledger as it is.
+	LookOnly bool
+
 	Log *slog.Logger
 
 	// Observe is told of every change of an observed condition's value or
@@ -68,6 +72,7 @@ type Manager struct {
 	egress    Egress
 	idleStop  time.Duration
 	busy      func(string) bool
+	lookOnly  bool
 	log       *slog.Logger
 	observe   func(string, sandbox.Record, sandbox.Condition, string)
 
@@ -102,6 +107,7 @@ func New(o Options) *Manager {
 		egress:    o.Egress,
 		idleStop:  o.IdleStop,
 		busy:      o.Busy,
+		lookOnly:  o.LookOnly,
 		log:       log.With("component", "lifetime"),
 		observe:   o.Observe,
 		ready:     make(chan struct{}),
@@ -184,7 +190,7 @@ func (m *Manager) Held(rootTaskID string) (Binding, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.roots[rootTaskID]
-	if !ok || !held(r.rec.State) || r.rec.Ref == "" {
+	if !ok || !r.rec.State.Held() || r.rec.Ref == "" {
 		return Binding{}, false
 	}
 	return r.bindingLocked(), true

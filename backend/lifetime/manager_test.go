@@ -374,3 +374,27 @@ func TestClose(t *testing.T) {
 		t.Errorf("Attach() after Close = %v, want %v", err, lifetime.ErrClosed)
 	}
 }
+
+// What a provider does not see, since it looks at another engine, is not released.
+func TestRelease_ofAnotherEngine(t *testing.T) {
+	w := newWorld()
+	first, _ := newManager(t, w.host(-1), false)
+	b, err := first.Allocate(t.Context(), "t1", docker(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	h := w.host(-1)
+	h.elsewhere = true
+	m, _ := newManager(t, h, false)
+	if err := m.Release(t.Context(), "t1", lifetime.Remove); !errors.Is(err, sandbox.ErrUnreachable) {
+		t.Errorf("Release() = %v, want %v", err, sandbox.ErrUnreachable)
+	}
+	if c, ok := m.Condition("t1"); !ok || c.Value != sandbox.StateReleasing {
+		t.Errorf("condition %+v", c)
+	}
+	h.elsewhere = false
+	if err := m.Release(t.Context(), "t1", lifetime.Remove); err != nil || len(w.there()) > 0 {
+		t.Errorf("Release() on its engine = %v; there is %v, made was %s", err, w.there(), b.Ref)
+	}
+}

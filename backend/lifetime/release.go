@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -15,7 +14,8 @@ type How int
 
 // Remove, the default, removes the sandbox. Keep leaves it to the user: the row
 // is detached and the sandbox never reaped. StopOnly stops it and keeps the
-// binding.
+// binding. A place that was there before the session is left running by Remove
+// and Keep alike, and StopOnly is refused there; see [Manager.MayStop].
 const (
 	Remove How = iota
 	Keep
@@ -43,7 +43,39 @@ func (m *Manager) Stop(ctx context.Context, rootTaskID string) error {
 	if !ok || rec.Ref == "" {
 		return errNone(rootTaskID)
 	}
+	if err := m.ours(rec, "stop"); err != nil {
+		return err
+	}
 	return m.stop(ctx, r, rec, sandbox.CauseByHand)
+}
+
+// MayStop returns why Stop, Restart (the verb is "stop" or "restart") or a release
+// that only stops would be refused for what a root task has, so that nothing is
+// ended on the way to a refusal. A place that was there before the session is not
+// ours to stop: others may be in it. The error wraps sandbox.ErrForeign then.
+func (m *Manager) MayStop(ctx context.Context, rootTaskID, verb string) error {
+	rec, ok, err := m.live(ctx, rootTaskID)
+	if err != nil || !ok || rec.Ref == "" {
+		return err
+	}
+	return m.ours(rec, verb)
+}
+
+// ours refuses a verb for a place that was there before its session.
+func (m *Manager) ours(rec sandbox.Record, verb string) error {
+	switch {
+	case rec.Spec.Adopt != "":
+		return fmt.Errorf("the container %s was there before the session, and others may use it; %s it by hand (docker %[2]s %[1]s), or release the session, which leaves it running: %[3]w",
+			rec.ShortID, verb, sandbox.ErrForeign)
+	case m.lent(rec.Wall):
+		at, _, err := sandbox.DecodeRef(rec.Ref)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("the sandbox at %s was there before the session, and others may use it; %s it where it was started, or release the session, which leaves it running: %w",
+			at, verb, sandbox.ErrForeign)
+	}
+	return nil
 }
 
 // stop stops the sandbox of rec, for a cause.
@@ -130,6 +162,9 @@ func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record
 	for _, rec := range slices.Backward(rows) {
 		switch rec.State {
 		case sandbox.StateReady, sandbox.StatePaused, sandbox.StateUnreachable:
+			if err := m.ours(rec, "stop"); err != nil {
+				return err
+			}
 			return m.stop(ctx, r, rec, sandbox.CauseByHand)
 		}
 	}
@@ -140,8 +175,7 @@ func (m *Manager) stopNewest(ctx context.Context, r *root, rows []sandbox.Record
 func (m *Manager) detach(ctx context.Context, r *root, rows []sandbox.Record) error {
 	rest := rows[:0:0]
 	for _, rec := range rows {
-		switch rec.State {
-		case sandbox.StateReady, sandbox.StateStopped, sandbox.StatePaused, sandbox.StateUnreachable:
+		if rec.State.Held() {
 			m.dropChannel(r)
 			cond := sandbox.Condition{Value: sandbox.StateDetached, Cause: sandbox.CauseByHand, Source: "ledger"}
 			if err := m.write(ctx, r, &rec, cond, ""); err != nil {
@@ -159,12 +193,8 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	walls := make(map[sandbox.Wall]bool)
-	kept := make(map[string]bool)
-	for i := range rows {
-		switch rec := &rows[i]; {
-		case rec.State == sandbox.StateDetached:
-			kept[rec.Ref.ID()] = true
-		case rec.State.Owned():
+	for _, rec := range rows {
+		if rec.State.Owned() {
 			walls[rec.Wall] = true
 		}
 	}
@@ -190,7 +220,7 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 	}
 
 	for wall := range walls {
-		if err := m.remove(ctx, wall, r.id, rows, kept, shared); err != nil {
+		if err := m.remove(ctx, wall, r.id, rows, shared); err != nil {
 			m.mu.Lock()
 			rec := r.rec
 			m.mu.Unlock()
@@ -214,26 +244,38 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 }
 
 // remove removes every sandbox that a wall holds for a root task with these rows,
-// but for those that it keeps and those that others share.
-func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, rows []sandbox.Record, keeps, shared map[string]bool) error {
+// but for those that others share, and those whose row is not about to be
+// released: they are kept. What lives where the provider does not look, as on the
+// engine of another context, is not gone because nobody sees it.
+func (m *Manager) remove(ctx context.Context, wall sandbox.Wall, rootTaskID string, rows []sandbox.Record, shared map[string]bool) error {
 	p, err := m.provider(wall)
 	if err != nil {
 		return err
 	}
-	if _, lent := p.(sandbox.Borrower); lent {
+	if m.lent(wall) {
 		return p.Release(ctx, rootTaskID)
 	}
-	kept := maps.Clone(keeps)
+	reacher, _ := p.(sandbox.Reacher)
+	kept := make(map[string]bool)
 	var shares []sandbox.Ref // that were made for others, and that this one may be the last to have
 	for _, rec := range rows {
-		switch id := rec.Ref.ID(); {
-		case rec.Ref == "":
-		case shared[id]:
+		if rec.Ref == "" {
+			continue
+		}
+		id, leaving := rec.Ref.ID(), rec.State == sandbox.StateReleasing || rec.State == sandbox.StateAllocating
+		if leaving && rec.Wall == wall && reacher != nil {
+			if err := reacher.Reaches(rec.Ref); errors.Is(err, sandbox.ErrUnreachable) {
+				return err
+			}
+		}
+		switch {
+		case shared[id], rec.State.Owned() && !leaving && rec.State != sandbox.StateLost, rec.State == sandbox.StateDetached:
 			kept[id] = true
-		case rec.Spec.Share != "" && !kept[id] && rec.Wall == wall && (rec.State == sandbox.StateReleasing || rec.State == sandbox.StateAllocating):
+		case leaving && rec.Wall == wall && rec.Spec.Share != "":
 			shares = append(shares, rec.Ref)
 		}
 	}
+	shares = slices.DeleteFunc(shares, func(ref sandbox.Ref) bool { return kept[ref.ID()] })
 	lister, ok := p.(sandbox.Lister)
 	remover, ok2 := p.(sandbox.Remover)
 	if len(kept)+len(shares) > 0 && !(ok && ok2) {
@@ -269,15 +311,10 @@ func (m *Manager) finish(ctx context.Context, r *root) error {
 	if err != nil {
 		return err
 	}
-	kept := make(map[string]bool)
 	unfinished := make(map[sandbox.Wall]bool)
 	for _, rec := range rows {
-		switch rec.State {
-		case sandbox.StateAllocating, sandbox.StateReleasing:
+		if rec.State == sandbox.StateAllocating || rec.State == sandbox.StateReleasing {
 			unfinished[rec.Wall] = true
-		case sandbox.StateReleased, sandbox.StateFailed, sandbox.StateLost:
-		default:
-			kept[rec.Ref.ID()] = true
 		}
 	}
 	if len(unfinished) == 0 {
@@ -289,7 +326,7 @@ func (m *Manager) finish(ctx context.Context, r *root) error {
 	}
 	for wall := range unfinished {
 		rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-		err := m.remove(rctx, wall, r.id, rows, kept, shared)
+		err := m.remove(rctx, wall, r.id, rows, shared)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("remove what is left of task %s: %w", r.id, err)

@@ -19,6 +19,9 @@ func (m *Manager) Restart(ctx context.Context, rootTaskID string) (Binding, erro
 		if err != nil {
 			return Binding{}, err
 		}
+		if err := m.ours(rec, "restart"); err != nil {
+			return Binding{}, err
+		}
 		if rec.State != sandbox.StateStopped {
 			if err := m.stop(ctx, r, rec, sandbox.CauseByHand); err != nil {
 				return Binding{}, err

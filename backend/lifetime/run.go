@@ -62,7 +62,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			loops.Go(func() { m.watch(ctx, w, watcher, relist) })
 		}
 	}
-	if m.idleStop > 0 {
+	if m.idleStop > 0 && !m.lookOnly {
 		loops.Go(func() { m.stopIdle(ctx) })
 	}
 	<-ctx.Done()
@@ -97,7 +97,7 @@ func (m *Manager) unprovided(walls map[sandbox.Wall]bool) []*root {
 	defer m.mu.Unlock()
 	var roots []*root
 	for _, r := range m.roots {
-		if !walls[r.rec.Wall] && held(r.rec.State) {
+		if !walls[r.rec.Wall] && r.rec.State.Held() {
 			roots = append(roots, r)
 		}
 	}
@@ -199,6 +199,9 @@ func (m *Manager) sweep(ctx context.Context, w sandbox.Wall, reap bool) bool {
 		}
 	}
 	m.lookAll(ctx, differ)
+	if m.lookOnly {
+		return true
+	}
 	m.reopenRelays(w)
 	if reap {
 		m.reap(ctx, w, p, found)
@@ -218,7 +221,7 @@ func (m *Manager) known(w sandbox.Wall) []sighting {
 	defer m.mu.Unlock()
 	var known []sighting
 	for _, r := range m.roots {
-		if r.rec.Wall == w && r.rec.Ref != "" && (held(r.rec.State) || r.rec.State == sandbox.StateLost) {
+		if r.rec.Wall == w && r.rec.Ref != "" && (r.rec.State.Held() || r.rec.State == sandbox.StateLost) {
 			known = append(known, sighting{r, r.version, r.rec.Ref.ID()})
 		}
 	}

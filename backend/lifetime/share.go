@@ -70,7 +70,7 @@ func (m *Manager) join(ctx context.Context, p sandbox.Provider, r *root, rec *sa
 // sharable returns the row of a sandbox that another root task can share.
 func (m *Manager) sharable(ctx context.Context, rootTaskID string) (sandbox.Record, error) {
 	rec, err := m.held(ctx, rootTaskID)
-	if err == nil && !held(rec.State) {
+	if err == nil && !rec.State.Held() {
 		err = fmt.Errorf("session %s has a sandbox that is %s: %w", rootTaskID, rec.State, sandbox.ErrGone)
 	}
 	return rec, err
@@ -90,7 +90,7 @@ func (m *Manager) heldElsewhere(ctx context.Context, rootTaskID string) (map[str
 		if rec.RootTaskID == rootTaskID || rec.Ref == "" {
 			continue
 		}
-		if held(rec.State) || rec.State == sandbox.StateAllocating || rec.State == sandbox.StateDetached {
+		if rec.State.Held() || rec.State == sandbox.StateAllocating || rec.State == sandbox.StateDetached {
 			ids[rec.Ref.ID()] = true
 		}
 	}
@@ -111,44 +111,45 @@ func (m *Manager) discard(ctx context.Context, r *root, wall sandbox.Wall) error
 	if err != nil {
 		return err
 	}
-	kept := make(map[string]bool)
-	for _, rec := range rows {
-		if rec.State == sandbox.StateDetached {
-			kept[rec.Ref.ID()] = true
-		}
-	}
 	shared, err := m.heldElsewhere(ctx, r.id)
 	if err != nil {
 		return err
 	}
-	return m.remove(ctx, wall, r.id, rows, kept, shared)
+	return m.remove(ctx, wall, r.id, rows, shared)
 }
 
-// Shares returns the other root tasks that hold the sandbox of this one now, in
-// the order of their ids.
-func (m *Manager) Shares(rootTaskID string) []string {
+// Shares returns, by root task, the others that hold the same sandbox now, in the
+// order of their ids. Root tasks with a sandbox of their own are not in it.
+func (m *Manager) Shares() map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, ok := m.roots[rootTaskID]
-	if !ok {
-		return nil
+	holders := make(map[sandbox.Ref][]string) // a ref names its wall
+	for id, r := range m.roots {
+		if r.rec.Ref != "" && r.rec.State.Held() {
+			holders[r.rec.Ref] = append(holders[r.rec.Ref], id)
+		}
 	}
-	var ids []string
-	for _, o := range m.sharersLocked(r) {
-		ids = append(ids, o.id)
+	shares := make(map[string][]string)
+	for _, ids := range holders {
+		if len(ids) == 1 {
+			continue
+		}
+		slices.Sort(ids)
+		for i, id := range ids {
+			shares[id] = slices.Delete(slices.Clone(ids), i, i+1)
+		}
 	}
-	slices.Sort(ids)
-	return ids
+	return shares
 }
 
 // sharersLocked returns the other roots that hold the sandbox of r.
 func (m *Manager) sharersLocked(r *root) []*root {
-	if r.rec.Ref == "" || !held(r.rec.State) {
+	if r.rec.Ref == "" || !r.rec.State.Held() {
 		return nil
 	}
 	var out []*root
 	for _, o := range m.roots {
-		if o != r && o.rec.Ref == r.rec.Ref && o.rec.Wall == r.rec.Wall && held(o.rec.State) {
+		if o != r && o.rec.Ref == r.rec.Ref && o.rec.Wall == r.rec.Wall && o.rec.State.Held() {
 			out = append(out, o)
 		}
 	}
@@ -184,7 +185,7 @@ func (m *Manager) passRelays(rows []sandbox.Record) {
 	var next []*root
 	for _, rec := range rows {
 		for _, o := range m.roots {
-			if rec.Ref != "" && o.rec.Ref == rec.Ref && o.client != nil && held(o.rec.State) {
+			if rec.Ref != "" && o.rec.Ref == rec.Ref && o.client != nil && o.rec.State.Held() {
 				next = append(next, o)
 			}
 		}

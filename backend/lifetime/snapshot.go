@@ -2,6 +2,7 @@ package lifetime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -39,6 +40,10 @@ func (m *Manager) Snapshot(ctx context.Context, rootTaskID, name string) (sandbo
 	m.freeze(r, true)
 	snap, err := s.Snapshot(ctx, rec.Ref, name)
 	m.freeze(r, false)
+	var fault *sandbox.FieldError
+	if errors.As(err, &fault) {
+		return sandbox.Snapshot{}, fault // of what was asked for, which says so itself
+	}
 	if err != nil {
 		return sandbox.Snapshot{}, fmt.Errorf("make a snapshot: %w", err)
 	}

@@ -62,6 +62,8 @@ type host struct {
 
 	steps int // until the crash; negative for never
 	dead  bool
+
+	elsewhere bool // it looks at another engine than the sandboxes' own
 }
 
 func (w *world) host(steps int) *host { return &host{world: w, steps: steps} }
@@ -230,6 +232,9 @@ func (h *host) Release(ctx context.Context, rootTaskID string) error {
 	if err := h.ask(ctx, "release"); err != nil {
 		return err
 	}
+	if h.elsewhere {
+		return nil // nothing of this root task is here
+	}
 	for _, f := range h.list() {
 		if f.RootTaskID == rootTaskID {
 			if err := h.step(); err != nil {
@@ -283,6 +288,13 @@ func (b *box) ref() sandbox.Ref { return sandbox.Ref("docker://fake#" + b.id) }
 
 func (b *box) condition() sandbox.Condition {
 	return sandbox.Condition{Value: b.state, Cause: b.cause, ObservedAt: time.Now(), Source: "engine"}
+}
+
+func (h *host) Reaches(sandbox.Ref) error {
+	if h.elsewhere {
+		return fmt.Errorf("the sandbox lives on another engine: %w", sandbox.ErrUnreachable)
+	}
+	return nil
 }
 
 func (h *host) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {

@@ -100,6 +100,9 @@ func ParseAllow(text string) (Allow, error) {
 	}
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() == "" {
 		addr = addr.Unmap()
+		if addr.IsUnspecified() {
+			return a, fmt.Errorf("%q is the address of no machine and opens nothing; name the one that is meant, such as 127.0.0.1", host)
+		}
 		a.Prefix = netip.PrefixFrom(addr, addr.BitLen())
 		return a, nil
 	}

@@ -38,7 +38,7 @@ func TestParseAllow(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "*", ":80", "host:", "host:0", "host:65536", "host:http", "http://host", "host/path", "a b", "*.*.corp",
-		"a..b", "[fd00::1", "[fd00::1]80", "fe80::1%eth0", "-1.2.3.4/99", "user@host", "::ffff:10.0.0.0/104",
+		"a..b", "[fd00::1", "[fd00::1]80", "fe80::1%eth0", "-1.2.3.4/99", "user@host", "0.0.0.0", "0.0.0.0:80", "[::]:80", "::ffff:0.0.0.0", "::ffff:10.0.0.0/104",
 	} {
 		if a, err := sandbox.ParseAllow(text); err == nil {
 			t.Errorf("ParseAllow(%q) = %v, want an error", text, a)

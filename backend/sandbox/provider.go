@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +30,27 @@ var (
 	// ErrUnreachable where the binding holds.
 	ErrUnauthorized = errors.New("the key was refused")
 )
+
+// WallError says why one wall is not available. It is ErrNoWall: whether another
+// is, whoever has them all can say.
+type WallError struct {
+	Wall Wall
+	Err  error // says what to do
+}
+
+func (e *WallError) Error() string {
+	return fmt.Sprintf("the %s wall is not available: %v", e.Wall, e.Err)
+}
+func (e *WallError) Unwrap() error { return e.Err }
+
+// Is reports that it is ErrNoWall.
+func (e *WallError) Is(target error) bool { return target == ErrNoWall }
+
+// Prober is a Provider that looks whether its wall can be had at all, by using it.
+// The error wraps ErrNoWall where it cannot.
+type Prober interface {
+	Probe(ctx context.Context) error
+}
 
 // DialFunc opens one connection to a sandbox's guest.
 type DialFunc func(ctx context.Context) (net.Conn, error)
@@ -177,6 +199,13 @@ type Borrower interface {
 	Borrows()
 }
 
+// Reacher is a Provider whose sandboxes may live where it does not look now, as on
+// the engine of another context. Reaches asks nobody; its error wraps
+// ErrUnreachable for a ref of elsewhere.
+type Reacher interface {
+	Reaches(ref Ref) error
+}
+
 // Starter and Stopper start and stop a sandbox and keep its contents.
 type Starter interface {
 	Start(ctx context.Context, ref Ref) (Handle, error)
@@ -255,7 +284,8 @@ type HostMounter interface {
 // have a guest in one place.
 type Adopter interface {
 	// Resolve returns the full id of the place that name names, and what it is.
-	// The error wraps ErrGone when there is none.
+	// The error wraps ErrGone when there is none, and ErrForeign when another
+	// instance has made it.
 	Resolve(ctx context.Context, name string) (Place, error)
 
 	// Adopt binds a root task to spec.Adopt. On any error what was put in is

@@ -63,7 +63,7 @@ func TestParseResources_refusesByName(t *testing.T) {
 		{"memory", ""}, {"memory", "two"}, {"memory", "2x"}, {"memory", "-1g"}, {"memory", "inf"},
 		{"memory", "0"}, {"memory", "-1"}, {"memory", "2 gigs"}, {"memory", "1m"}, {"memory", "2gg"}, {"memory", "9999999t"}, {"memory", "1.2.3g"},
 		{"pids", "many"}, {"pids", "0"}, {"pids", "-1"}, {"pids", "1.5"},
-		{"cpus", "0"}, {"cpus", "NaN"}, {"cpus", "1e3"}, {"cpus", "-2"}, {"cpus", ""},
+		{"cpus", "0"}, {"cpus", "NaN"}, {"cpus", "1e3"}, {"cpus", "-1"}, {"cpus", "2 gigs"}, {"pids", "2 gigs"}, {"shm", "2 gigs"}, {"shm", "-1"}, {"shm", "0"}, {"cpus", ""},
 		{"gpus", "1"},
 	} {
 		_, err := sandbox.ParseResources(map[string]string{tt[0]: tt[1]})

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -67,11 +68,23 @@ const (
 
 // Mount puts a host directory, file or volume into a sandbox.
 type Mount struct {
-	Source string    `json:"source"`
-	Target string    `json:"target"`
-	Mode   Mode      `json:"mode,omitempty"`
-	Kind   MountKind `json:"kind,omitempty"`
+	Source  string    `json:"source"`
+	Target  string    `json:"target"`
+	Mode    Mode      `json:"mode,omitempty"`
+	Kind    MountKind `json:"kind,omitempty"`
+	SELinux SELinux   `json:"selinux,omitempty"`
 }
+
+// SELinux says that the files of a mount are given a label by which sandboxes may
+// use them, on a machine that has SELinux. The files keep it: it changes the
+// machine's own. Without one they stay as they are.
+type SELinux string
+
+// The labels: of every sandbox, and of this one alone.
+const (
+	SELinuxShared  SELinux = "shared"
+	SELinuxPrivate SELinux = "private"
+)
 
 // FieldError names the field of a Spec (or of a configuration) that is wrong,
 // in the spelling of its JSON, and says what to do about it.
@@ -156,6 +169,15 @@ func (s Spec) validateMounts() error {
 		default:
 			return &FieldError{at("kind"), fmt.Sprintf("unknown kind %q; choose local-path or volume", m.Kind)}
 		}
+		switch m.SELinux {
+		case "":
+		case SELinuxShared, SELinuxPrivate:
+			if m.Kind != "" && m.Kind != LocalPath {
+				return &FieldError{at("selinux"), "is for directories of this machine; leave it out"}
+			}
+		default:
+			return &FieldError{at("selinux"), fmt.Sprintf("unknown label %q; choose shared or private", m.SELinux)}
+		}
 		if m.Source == "" {
 			return &FieldError{at("source"), "is empty"}
 		}
@@ -177,6 +199,11 @@ func (s Spec) validateMounts() error {
 	return nil
 }
 
+// systemDirs must not be covered: engine and guest have files of their own in them.
+// What is below them may be mounted, a single file of /etc for example; and a
+// sandbox may be lent its programs and libraries, which the guest does not need.
+var systemDirs = []string{"/etc", "/run", "/var", "/var/run"}
+
 // targetFault says why nothing can be mounted at target, or "".
 func targetFault(target string) string {
 	switch {
@@ -189,10 +216,13 @@ func targetFault(target string) string {
 	if target == "/" {
 		return "a mount cannot cover the whole root"
 	}
-	for dir, owner := range map[string]string{"/run/glovebox": "guest", "/proc": "kernel", "/sys": "kernel"} {
+	for dir, owner := range map[string]string{"/run/glovebox": "guest", "/proc": "kernel", "/sys": "kernel", "/dev": "kernel"} {
 		if target == dir || strings.HasPrefix(target, dir+"/") {
 			return fmt.Sprintf("%s belongs to the %s", dir, owner)
 		}
+	}
+	if slices.Contains(systemDirs, target) {
+		return fmt.Sprintf("%s holds what the sandbox itself runs with; choose a directory below it or elsewhere", target)
 	}
 	return ""
 }

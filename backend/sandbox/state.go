@@ -46,6 +46,15 @@ type Condition struct {
 // Live reports whether calls can be made in this state.
 func (s State) Live() bool { return s == StateReady }
 
+// Held reports whether there is a sandbox in this state, running or not.
+func (s State) Held() bool {
+	switch s {
+	case StateReady, StateStopped, StatePaused, StateUnreachable:
+		return true
+	}
+	return false
+}
+
 // Owned reports whether a sandbox in this state still holds something of ours
 // that a release has to remove.
 func (s State) Owned() bool {

@@ -79,6 +79,8 @@ func (f Fork) fill(v View) (Fork, error) {
 		return bad("workspace", "the session has none on this machine that could be copied; choose share")
 	case f.Workspace == ForkCopy && f.Sandbox == ForkShare && spec.Wall != sandbox.WallLocal:
 		return bad("workspace", "a shared sandbox has the source's workspace in it; choose share, or a sandbox of its own")
+	case f.Sandbox == ForkShare && !lent && spec.Wall != sandbox.WallLocal && !v.holds():
+		return bad("sandbox", "the session has no sandbox that could be shared%s; choose fresh, or re-provision the session first", v.whyNone())
 	}
 	if f.Title != "" {
 		title, err := checkTitle(f.Title)
@@ -127,6 +129,11 @@ func (s *Service) fork(ctx context.Context, w *work, v View, id string, f Fork) 
 			defer cancel()
 			return s.o.RemoveImage(ctx, snap.Image)
 		})
+	}
+	if created.Spec.Adopt != "" { // it may be gone, and nobody can make it again
+		if _, err := s.o.Lifetime.Resolve(ctx, created.Spec.Wall, created.Spec.Adopt); err != nil {
+			return err
+		}
 	}
 	if f.Sandbox != ForkShare && created.Spec.Wall != sandbox.WallLocal {
 		if err := s.o.Lifetime.Check(ctx, created.Spec); err != nil {

@@ -93,7 +93,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	}
 	if spec.Wall == sandbox.WallDocker && spec.Image == "" {
 		if spec.Image, err = s.o.Default.Image(ctx); err != nil {
-			return nil, fmt.Errorf("find the default image: %w", err)
+			return nil, s.o.Lifetime.Instead(ctx, spec.Wall, fmt.Errorf("find the default image: %w", err))
 		}
 	}
 	// Where nothing of this machine can be mounted, the sandbox has a place of its own.
@@ -226,8 +226,31 @@ func (s *Service) adoptSpec(ctx context.Context, spec *sandbox.Spec, workspace s
 	if err != nil {
 		return err
 	}
+	if err := s.notKept(ctx, place); err != nil {
+		return err
+	}
 	spec.Adopt, spec.Image, spec.Network.Mode = place.ID, place.Image, place.Network
 	spec.Workdir = cmp.Or(spec.Workdir, place.Workdir)
+	return nil
+}
+
+// notKept refuses a container that a session made and left to its user: that one
+// can have it back, with all that is in it.
+func (s *Service) notKept(ctx context.Context, place sandbox.Place) error {
+	if place.RootTaskID == "" {
+		return nil
+	}
+	v, err := s.View(ctx, place.RootTaskID)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kept := v.Condition != nil && v.Condition.Value == sandbox.StateDetached
+	if kept && v.Status != task.StatusEnded && v.Bound != nil && v.Bound.ExecEnvRef.ID() == place.ID {
+		return &sandbox.FieldError{Field: "adopt", Reason: fmt.Sprintf("the container %s was kept by session %s, which can have it back; attach that (glovebox attach %[2]s)", place.Name, v.ID)}
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,19 +102,30 @@ func (s *Service) reprovision(ctx context.Context, d *driver) error {
 		return err
 	}
 	defer s.endSteps(d)
+	before, _ := s.o.Lifetime.Condition(d.root)
 	b, err := s.o.Lifetime.Reprovision(ctx, d.root, s.stepReporter(d))
 	if err != nil {
 		return err
 	}
-	return s.recordReplaced(ctx, st, b)
+	return s.recordReplaced(ctx, st, before.Value, b)
 }
 
 // recordReplaced writes down that a session has a new sandbox, and tells its model.
-func (s *Service) recordReplaced(ctx context.Context, st *task.State, b lifetime.Binding) error {
-	told := "Your sandbox was lost and has been replaced by a new one. The workspace is the same; " +
-		"running processes, installed packages and files outside the workspace are gone."
-	if b.Record.Spec.Adopt != "" {
-		told = "You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."
+// before is how it was with the last one, "" where nobody remembers.
+func (s *Service) recordReplaced(ctx context.Context, st *task.State, before sandbox.State, b lifetime.Binding) error {
+	return s.append(context.WithoutCancel(ctx), b.Record.RootTaskID, 0, s.bound(st, b, true), notice(replacedNotice(before, b.Record.Spec)))
+}
+
+// replacedNotice tells a model what became of its sandbox, and what it has instead.
+func replacedNotice(before sandbox.State, spec sandbox.Spec) string {
+	if spec.Adopt != "" {
+		return "You are back in the container that you were let out of. Its files are as they were left; your running processes are gone."
 	}
-	return s.append(context.WithoutCancel(ctx), b.Record.RootTaskID, 0, s.bound(st, b, true), notice(told))
+	what := map[sandbox.State]string{
+		sandbox.StateLost:     "Your sandbox was lost and has been replaced by a new one.",
+		sandbox.StateReleased: "The person released your sandbox, and you have been given a new one.",
+		sandbox.StateDetached: "The person kept your sandbox for other use, and you have been given a new one.",
+	}[before]
+	return cmp.Or(what, "Your sandbox has been replaced by a new one.") +
+		" The workspace is the same; running processes, installed packages and files outside the workspace are not in it."
 }

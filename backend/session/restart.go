@@ -17,6 +17,9 @@ func (s *Service) Restart(ctx context.Context, id string) error {
 	if v.Status == task.StatusEnded {
 		return ErrEnded
 	}
+	if err := s.o.Lifetime.MayStop(ctx, v.ID, "restart"); err != nil {
+		return err
+	}
 	if err := s.quiet(ctx, v); err != nil {
 		return err
 	}

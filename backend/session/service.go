@@ -60,6 +60,8 @@ type Options struct {
 	// RemoveImage removes a snapshot that a fork was to be made of.
 	RemoveImage func(ctx context.Context, image string) error
 	HostConfig  HostConfig // of which a Service asks the policy
+	LookOnly    bool       // sessions are shown and none is driven
+	LeaveTurns  bool       // at its end what runs is left to run on, for the next process to take up
 	Log         *slog.Logger
 }
 
@@ -102,8 +104,12 @@ func New(o Options) *Service {
 
 // Run takes up every session whose log stops in the middle of something, and
 // drives sessions until ctx ends. Then it stops the running turns, records them
-// as interrupted, and returns.
+// as interrupted, and returns; or leaves them, as the Options say.
 func (s *Service) Run(ctx context.Context) error {
+	if s.o.LookOnly {
+		<-ctx.Done()
+		return nil
+	}
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	s.mu.Lock()
@@ -118,7 +124,11 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
-	cancel(agent.ErrShutdown)
+	if s.o.LeaveTurns {
+		cancel(execenv.ErrLeave)
+	} else {
+		cancel(agent.ErrShutdown)
+	}
 	s.work.Wait()
 	return err
 }
@@ -167,7 +177,7 @@ func (s *Service) catchUp(ctx context.Context, v task.Summary) error {
 	if err != nil {
 		return err
 	}
-	return s.recordReplaced(ctx, st, b)
+	return s.recordReplaced(ctx, st, "", b)
 }
 
 // append writes payloads to a root task's log: the host's own word when

@@ -211,6 +211,9 @@ func (s *Service) Stop(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.o.Lifetime.MayStop(ctx, v.ID, "stop"); err != nil {
+		return err
+	}
 	if err := s.quiet(ctx, v); err != nil {
 		return err
 	}
@@ -225,6 +228,11 @@ func (s *Service) Release(ctx context.Context, id string, how lifetime.How) erro
 	v, err := s.View(ctx, id)
 	if err != nil {
 		return err
+	}
+	if how == lifetime.StopOnly {
+		if err := s.o.Lifetime.MayStop(ctx, v.ID, "stop"); err != nil {
+			return err
+		}
 	}
 	if err := s.quiet(ctx, v); err != nil {
 		return err

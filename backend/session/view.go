@@ -21,6 +21,19 @@ type View struct {
 	Step      *sandbox.Step      // of an allocation under way, else nil
 }
 
+// holds reports whether the session has a sandbox now, running or not.
+func (v View) holds() bool {
+	return v.Bound != nil && v.Condition != nil && v.Condition.Value.Held()
+}
+
+// whyNone says in brackets how it is with the sandbox of a session that holds none.
+func (v View) whyNone() string {
+	if v.Condition == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (it is %s)", v.Condition.Value)
+}
+
 // views folds the store's log to summaries, each event once.
 type views struct {
 	store *store.Store
@@ -106,15 +119,16 @@ func (s *Service) Views(ctx context.Context) ([]View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the sessions: %w", err)
 	}
+	shares := s.o.Lifetime.Shares()
 	out := make([]View, len(summaries))
 	for i, sum := range summaries {
-		out[i] = s.view(sum)
+		out[i] = s.view(sum, shares)
 	}
 	return out, nil
 }
 
-func (s *Service) view(sum task.Summary) View {
-	v := View{Summary: sum, Step: s.step(sum.ID), Shares: s.o.Lifetime.Shares(sum.ID), Work: s.working(sum.ID)}
+func (s *Service) view(sum task.Summary, shares map[string][]string) View {
+	v := View{Summary: sum, Step: s.step(sum.ID), Shares: shares[sum.ID], Work: s.working(sum.ID)}
 	if c, ok := s.o.Lifetime.Condition(sum.ID); ok {
 		v.Condition = &c
 	}
@@ -135,7 +149,7 @@ func (s *Service) View(ctx context.Context, id string) (View, error) {
 	case 0:
 		return View{}, fmt.Errorf("session %q: %w", id, ErrUnknown)
 	case 1:
-		return s.view(found[0]), nil
+		return s.view(found[0], s.o.Lifetime.Shares()), nil
 	}
 	return View{}, fmt.Errorf("session %q: %d sessions begin so; give more of the id: %w", id, len(found), ErrUnknown)
 }

@@ -98,7 +98,11 @@ func (s *Service) pause(d time.Duration) bool {
 func (s *Service) begin(d *driver) (context.Context, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(s.life)
+	life := s.life
+	if d.stop != nil { // which counts, also when the service ends meanwhile
+		life = context.WithoutCancel(life)
+	}
+	ctx, cancel := context.WithCancelCause(life)
 	d.cancel = cancel
 	if d.stop != nil {
 		cancel(d.stop)
@@ -207,7 +211,7 @@ func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 
 // parkUnbound records that a task could not get its sandbox.
 func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) error {
-	if errors.Is(context.Cause(ctx), agent.ErrShutdown) {
+	if end := context.Cause(ctx); errors.Is(end, agent.ErrShutdown) || errors.Is(end, execenv.ErrLeave) {
 		return cause // the next start goes on with it
 	}
 	stopped := errors.Is(context.Cause(ctx), agent.ErrStop)

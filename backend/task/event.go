@@ -165,12 +165,14 @@ type TaskSuspended struct {
 	Detail string        `json:"detail"`
 }
 
-// TurnInterrupted says that a turn was stopped, and proves it.
+// TurnInterrupted says that a turn was stopped. Its kills are the proof; where
+// there are none, nothing is proven.
 type TurnInterrupted struct {
-	Cause string               `json:"cause"` // "stop", "shutdown"
-	Kills []execenv.KillReport `json:"kills"`
-	Left  int                  `json:"left"` // processes of the turn's calls that are still alive
-	Took  time.Duration        `json:"took"`
+	Cause   string               `json:"cause"` // "stop", "shutdown"
+	Kills   []execenv.KillReport `json:"kills"`
+	Left    int                  `json:"left"`    // processes of the turn's calls that are still alive
+	Unknown int                  `json:"unknown"` // calls that may still run: nobody could say how they ended
+	Took    time.Duration        `json:"took"`
 }
 
 // Actor says who made a tool call.

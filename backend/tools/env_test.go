@@ -30,6 +30,14 @@ func (e *testEnv) ReadFile(ctx context.Context, r execenv.ReadRequest) (execenv.
 	return e.Env.ReadFile(ctx, r)
 }
 
+// View is what tools look by; a fault is that of ReadFile.
+func (e *testEnv) View() execenv.Viewer {
+	if e.err != nil {
+		return e
+	}
+	return e.Env.View()
+}
+
 func (e *testEnv) Run(ctx context.Context, c execenv.Command, live func(execenv.Chunk)) (execenv.Outcome, error) {
 	if e.err != nil {
 		return execenv.Outcome{}, e.err

@@ -23,7 +23,7 @@ func invalid(err error) Result { return refuse("Invalid input: %v.", err) }
 func fault(ctx context.Context, err error) (Result, error) {
 	var p *execenv.PathError
 	switch {
-	case errors.Is(err, execenv.ErrFenced):
+	case errors.Is(err, execenv.ErrFenced), errors.Is(context.Cause(ctx), execenv.ErrLeave):
 		return Result{}, err
 	case ctx.Err() != nil:
 		return Result{Status: task.CallInterrupted, Text: "Interrupted: the turn was stopped while this call ran."}, nil

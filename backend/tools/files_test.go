@@ -142,8 +142,16 @@ func TestWriteEdit_stayInTheWorkspace(t *testing.T) {
 	if err := os.Symlink(outside+"/new", b.path("draft")); err != nil {
 		t.Fatal(err)
 	}
-	b.call("Read", in{"file_path": "notes"}, task.CallOK, "safe")
-	b.call("Write", in{"file_path": "notes", "content": "x"}, task.CallError, "outside the workspace")
+	// On the host itself what lies outside is not read either, whoever asks how.
+	for tool, input := range map[string]in{
+		"Read": {"file_path": "notes"}, "Grep": {"pattern": "safe", "path": "notes", "output_mode": "content"}, "Glob": {"pattern": "*", "path": outside},
+	} {
+		b.call(tool, input, task.CallError, "outside the workspace", outside)
+	}
+	b.call("Read", in{"file_path": outside + "/victim"}, task.CallError, "outside the workspace")
+	b.call("Grep", in{"pattern": "safe", "path": outside}, task.CallError, "outside the workspace")
+	b.call("Write", in{"file_path": "notes", "content": "x"}, task.CallError, "outside the workspace", outside)
+	b.seen[b.path("notes")] = "" // as if it had been read before the link was there
 	b.call("Edit", in{"file_path": "notes", "old_string": "safe", "new_string": "x"}, task.CallError, "outside the workspace")
 	b.call("Write", in{"file_path": "draft", "content": "x"}, task.CallError)
 	b.call("Write", in{"file_path": "../x", "content": "x"}, task.CallError, "outside the workspace")

@@ -61,7 +61,7 @@ func (t *Glob) Run(ctx context.Context, c Call) (Result, error) {
 		return invalid(errors.New("pattern: must be relative and without \"..\"; put the directory in path")), nil
 	}
 	base := c.abs(p.Path)
-	r, err := c.Env.Glob(ctx, execenv.GlobRequest{Base: base, Pattern: p.Pattern, Limit: maxGlob})
+	r, err := c.reader().Glob(ctx, execenv.GlobRequest{Base: base, Pattern: p.Pattern, Limit: maxGlob})
 	switch {
 	case errors.Is(err, execenv.ErrNotFound):
 		return refuse("%s: no such directory.", base), nil

@@ -75,7 +75,7 @@ func (t *Grep) Run(ctx context.Context, c Call) (Result, error) {
 		return invalid(errors.New("glob: must be relative; put the directory in path")), nil
 	}
 	base := c.abs(p.Path)
-	r, err := c.Env.Grep(ctx, p.request(base))
+	r, err := c.reader().Grep(ctx, p.request(base))
 	switch {
 	case errors.Is(err, execenv.ErrNotFound):
 		return refuse("%s: no such file or directory.", base), nil

@@ -71,7 +71,7 @@ func (t *Read) Run(ctx context.Context, c Call) (Result, error) {
 		return invalid(errors.New("file_path: must not be empty")), nil
 	}
 	name := c.abs(p.FilePath)
-	r, err := c.Env.ReadFile(ctx, execenv.ReadRequest{
+	r, err := c.reader().ReadFile(ctx, execenv.ReadRequest{
 		Path: name, StartLine: p.Offset, Lines: p.Limit,
 		MaxLine: readLine, MaxBytes: maxImage, // an image comes whole; text is bounded below
 	})

@@ -71,6 +71,23 @@ func (c Call) abs(p string) string {
 	return path.Join(c.Env.Where().Workdir, p)
 }
 
+// reader is what a tool that asks nobody looks at files by: all of a place with a
+// wall around it, and on the host itself the workspace alone, wherever links lead.
+type reader interface {
+	ReadFile(ctx context.Context, r execenv.ReadRequest) (execenv.ReadResult, error)
+	Glob(ctx context.Context, r execenv.GlobRequest) (execenv.GlobResult, error)
+	Grep(ctx context.Context, r execenv.GrepRequest) (execenv.GrepResult, error)
+}
+
+func (c Call) reader() reader {
+	if e, ok := c.Env.(execenv.Fenced); ok {
+		if view, ok := e.View().(reader); ok {
+			return view
+		}
+	}
+	return c.Env
+}
+
 // Result is how a call ended. Text and display strings are valid UTF-8.
 type Result struct {
 	Status  task.CallStatus

@@ -33,6 +33,18 @@ func ProxyVariables(url string) []string {
 // MaxRelayed is how many connections a guest carries at once.
 const MaxRelayed = 512
 
+// ConnectConfig returns how both ends run the session of connections to a guest
+// over stdio. There are no signs of life: a paused container is not a dead one,
+// and each request has its own deadline.
+func ConnectConfig() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.EnableKeepAlive = false
+	c.StreamOpenTimeout = 0
+	c.MaxStreamWindowSize = 1 << 20
+	c.LogOutput = io.Discard
+	return c
+}
+
 // RelayConfig returns how both ends run the session. Nothing is sent to keep it
 // alive, and a peer that does not read is waited for: a paused sandbox is not a
 // dead one. The connection below tells when the peer is gone.

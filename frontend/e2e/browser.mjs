@@ -30,6 +30,16 @@ export function browse(...more) {
   return () => browser;
 }
 
+/** What the browser itself says of a server that went away, and of a network that went or changed while containers come and go. */
+const away = /WebSocket|ERR_(CONNECTION|SOCKET|NETWORK|INTERNET)_/;
+
+/** note puts what goes wrong in a page, or in the pages of a context, among the faults; what allow matches may be said. */
+export function note(shown, faults, allow = /^$/) {
+  shown.on("console", (m) => m.type() === "error" && !away.test(m.text()) && !allow.test(m.text()) && faults.push(m.text()));
+  shown.on("pageerror", (e) => faults.push(String(e))); // of a page
+  shown.on("weberror", (e) => faults.push(String(e.error()))); // of a context
+}
+
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /**

@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { browse, skip } from "./browser.mjs";
+import { browse, note, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -18,8 +18,7 @@ beforeEach(async () => {
   const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
   page = await context.newPage();
   page.setDefaultTimeout(10_000);
-  page.on("console", (m) => m.type() === "error" && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
+  note(page, faults);
 });
 afterEach(async () => {
   if (skip) return;

@@ -2,7 +2,7 @@
 //   make build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { atEnd, current, dataDir, docker, folder, header, look, serve, setUp, shows, skip, until } from "./program.mjs";
+import { atEnd, current, dataDir, docker, folder, header, look, pause, serve, setUp, shows, skip, until } from "./program.mjs";
 
 setUp();
 
@@ -65,7 +65,7 @@ test("a stranger's container is listed, attached to, used by hand, and left as i
   await page.getByRole("menuitem", { name: "Stop", exact: true }).click();
   await row(page, name).getByRole("button", { name: `Start: ${name}` }).click();
   await row(page, name).getByText("running", { exact: true }).waitFor();
-  await docker("pause", name);
+  await pause(name);
   await row(page, name).getByRole("button", { name: `Unpause: ${name}` }).click();
   await until(async () => (await docker("inspect", "-f", "{{.State.Paused}}", name)) === "false", "it goes on");
   await docker("rm", "-f", name);

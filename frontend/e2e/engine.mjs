@@ -1,15 +1,15 @@
 // The engine of the canned server: containers of every owner and state, and what can be done with them.
 import { createHash } from "node:crypto";
 import { ago, stamp } from "./clock.mjs";
+import { fault } from "./fault.mjs";
 
-const fault = (status, code, message, field = "") => [status, { error: { code, message, field } }];
 const idOf = (name) => createHash("sha256").update(name).digest("hex");
 
 function container(name, image, over = {}) {
   const { state = "ready", cause = "", ...rest } = over;
   const id = over.id ?? idOf(name);
   return {
-    id, short_id: id.slice(0, 12), name, image, owner: "stranger", session_id: "", sessions: [],
+    id, short_id: id.slice(0, 12), name, image, owner: "stranger", session_id: "", sessions: [], kept: false,
     condition: { value: state, cause, observed_at: stamp(), source: "engine" }, ports: [], network: "open", created_at: ago(86_400), ...rest,
   };
 }
@@ -24,6 +24,7 @@ export class Engine {
   /** hooks: open makes a session in a container; change changes one; find returns one. */
   constructor(sessions, hooks) {
     this.hooks = hooks;
+    this.sessions = sessions;
     const own = (s, over) => container(`glovebox-i1-${s.id}-1`, s.image, { id: `${s.short_id}9b5f0a417d22c6`, owner: "session", session_id: s.id, sessions: [s.id], network: "none", ...over });
     const of = (id) => sessions.find((s) => s.id === id);
     this.list = sessions.length === 0 ? [] : [
@@ -42,7 +43,11 @@ export class Engine {
   seen() {
     if (!this.error) {
       this.seenAt = stamp();
-      for (const c of this.list) c.condition.observed_at = this.seenAt;
+      for (const c of this.list) {
+        c.condition.observed_at = this.seenAt;
+        // Who kept it may have taken it up again.
+        if (c.kept) c.kept = this.sessions.find((s) => s.id === c.session_id)?.sandbox.value === "detached";
+      }
     }
     return { endpoint: this.endpoint, why: this.why, containers: this.list, observed_at: this.seenAt, error: this.error };
   }
@@ -78,7 +83,8 @@ export class Engine {
     if (verb === "release") {
       for (const id of c.sessions) this.hooks.change(id, { sandbox: { value: body.how === "keep" ? "detached" : body.how === "stop" ? "stopped" : "released", cause: "", observed_at: stamp(), source: "ledger" } });
       if (body.how === "stop") to("stopped", "by hand");
-      else if (body.how === "keep" || !(c.session_id || c.owner === "orphan")) Object.assign(c, { sessions: [], session_id: "", owner: c.session_id ? "orphan" : "stranger" });
+      else if (body.how === "keep" && c.session_id) c.kept = true;
+      else if (!(c.session_id || c.owner === "orphan")) Object.assign(c, { sessions: [], owner: "stranger" });
       else this.list = this.list.filter((o) => o !== c);
     }
     this.tell();

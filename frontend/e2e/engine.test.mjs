@@ -1,36 +1,9 @@
 // The engine's containers and the decisions about connections, in a real browser against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let context;
-let page;
-let faults;
-
-beforeEach(() => (faults = []));
-afterEach(async () => {
-  if (skip) return;
-  await context.close();
-  await server.close();
-  assert.deepEqual(faults, []);
-});
-
-async function open(hash, options = {}, view = {}) {
-  server = await start(0, options);
-  context = await browser().newContext({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
-  await page.goto(`${server.url}#token=${TOKEN}`);
-  await page.locator("nav").first().waitFor({ state: "attached" });
-  await page.goto(`${server.url}${hash}`);
-}
+import { test } from "node:test";
+import { audit, skip } from "./browser.mjs";
+import { open, page, server } from "./canned.mjs";
 
 const main = () => page.getByRole("main");
 const row = (name) => main().getByRole("listitem").filter({ has: page.getByRole("link", { name, exact: true }) });
@@ -61,11 +34,11 @@ test("all containers are there with owner, state and age, and are sifted", { ski
   assert.equal(await main().locator("[data-container]").count(), 1);
 });
 
-test("a container is attached to, unfolded, and let go of as it was found", { skip }, async () => {
+test("a container is attached to, unfolded, and let go of", { skip }, async () => {
   await open("#/containers");
   await row("shop-web-1").getByRole("button", { name: "Attach: shop-web-1" }).click();
   await page.getByRole("heading", { name: "shop-web-1" }).waitFor();
-  await page.locator("main header").getByText("found").waitFor();
+  await page.locator("main header").getByText("found", { exact: true }).waitFor();
   assert.equal(posts("/attach").length, 1);
 
   await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Containers" }).click();
@@ -83,6 +56,18 @@ test("a container is attached to, unfolded, and let go of as it was found", { sk
   assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/release")).map((p) => p.body), [{ how: "remove" }]);
 });
 
+test("a container that was kept is taken up again by its session", { skip }, async () => {
+  await open("#/containers");
+  await row("glovebox-i1-s1-1").getByText("by the proxy").waitFor();
+  await row("glovebox-i1-s2-1").getByText("no network").waitFor();
+  await row("glovebox-i1-s2-1").getByRole("button", { name: /^More/ }).click();
+  await page.getByRole("menuitem", { name: /Release and keep/ }).click();
+  await row("glovebox-i1-s2-1").getByRole("button", { name: /^Remove/ }).waitFor();
+  await row("glovebox-i1-s2-1").getByRole("button", { name: /^Attach/ }).click();
+  await page.getByRole("heading", { name: "Upgrade the linter" }).waitFor();
+  assert.deepEqual(posts("/attach"), ["/sessions/s2/attach"]);
+});
+
 test("what is ours is started, stopped, kept or removed; what is another's is only read", { skip }, async () => {
   await open("#/containers");
   await row("glovebox-i1-s3-1").getByRole("button", { name: /^Start/ }).click();
@@ -92,7 +77,9 @@ test("what is ours is started, stopped, kept or removed; what is another's is on
   await row("glovebox-i1-s3-1").getByText("stopped: by hand").waitFor();
   await row("glovebox-i1-s2-1").getByRole("button", { name: /^More/ }).click();
   await page.getByRole("menuitem", { name: /Release and keep/ }).click();
-  await group("Orphans").getByText("glovebox-i1-s2-1").waitFor();
+  const keptRow = group("In your sessions").getByRole("listitem").filter({ hasText: "glovebox-i1-s2-1" });
+  await keptRow.getByText("kept, let go").waitFor();
+  await keptRow.getByRole("link", { name: "Upgrade the linter" }).waitFor();
   await row("glovebox-i1-s9-1").getByRole("button", { name: /^Remove/ }).click();
   await row("glovebox-i1-s9-1").waitFor({ state: "detached" });
 
@@ -122,7 +109,7 @@ test("the keyboard and the palette do all that the buttons do", { skip }, async 
   await page.keyboard.press("s");
   await row("profiler").getByText("running", { exact: true }).waitFor();
   await page.keyboard.press("Control+k");
-  await page.keyboard.type("logs: profiler");
+  await page.getByRole("combobox", { name: "Find an action or a session" }).fill("logs: profiler");
   await page.getByRole("option", { name: /Logs: profiler/ }).waitFor();
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").getByText("profiler listens on port 80").waitFor();

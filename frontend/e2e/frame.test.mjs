@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, skip } from "./browser.mjs";
+import { audit, browse, note, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -33,8 +33,7 @@ async function view(viewport, options = {}) {
 async function newPage() {
   const p = await context.newPage();
   p.setDefaultTimeout(30_000);
-  p.on("console", (m) => m.type() === "error" && faults.push(m.text()));
-  p.on("pageerror", (e) => faults.push(String(e)));
+  note(p, faults);
   return p;
 }
 

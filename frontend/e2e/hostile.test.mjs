@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip } from "./browser.mjs";
+import { audit, browse, note, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse("--enable-precise-memory-info");
@@ -26,8 +26,7 @@ beforeEach(async () => {
   page = await context.newPage();
   page.setDefaultTimeout(15_000);
   page.on("dialog", (d) => (dialogs.push(d.message()), d.dismiss()));
-  page.on("console", (m) => m.type() === "error" && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
+  note(page, faults);
   page.on("request", (r) => !r.url().startsWith(server.url) && !r.url().startsWith("blob:") && faults.push(`a request to ${r.url()}`));
 });
 afterEach(async () => {

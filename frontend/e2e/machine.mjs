@@ -1,5 +1,6 @@
 // The machine that the canned server runs on: its walls, its images and how they are built, its folders.
 import { now, stamp } from "./clock.mjs";
+import { fault } from "./fault.mjs";
 import { about, doctor } from "./story.mjs";
 
 const DAY = 86_400_000;
@@ -7,7 +8,6 @@ const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024
 
 const STEPS = ["ask the engine", "find busybox", "pack the file system", "import it", "look what the engine has"];
 const TINY = "glovebox/tiny:0.1";
-const fault = (status, code, message, field = "") => [status, { error: { code, message, field } }];
 
 export class Machine {
   about = structuredClone(about);

@@ -8,6 +8,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { WebSocketServer } from "ws";
 import { stamp } from "./clock.mjs";
 import { Engine } from "./engine.mjs";
+import { fault } from "./fault.mjs";
 import { Machine } from "./machine.mjs";
 import { Place } from "./place.mjs";
 import { container, more, sessions, story } from "./story.mjs";
@@ -55,7 +56,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       }
       return;
     }
-    if (req.headers.authorization !== `Bearer ${TOKEN}`) return json(401, { error: { code: "unauthorized", message: "no token", field: "" } });
+    if (req.headers.authorization !== `Bearer ${TOKEN}`) return json(...fault(401, "unauthorized", "no token"));
     let body = "";
     for await (const chunk of req) body += chunk;
     if (req.method !== "GET") posts.push({ path: url.pathname, body: body ? JSON.parse(body) : null });
@@ -65,13 +66,13 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (path === "/sessions" && req.method === "GET") return json(200, list);
     if (path === "/sessions") {
       const r = JSON.parse(body);
-      if (r.workspace && !r.workspace.startsWith("/")) return json(400, { error: { code: "invalid", message: `${r.workspace} is not absolute`, field: "workspace" } });
-      if (r.spec.resources?.memory === "1") return json(400, { error: { code: "invalid", message: '"1" is less than 16m, the least a sandbox can run with', field: "spec.resources.memory" } });
+      if (r.workspace && !r.workspace.startsWith("/")) return json(...fault(400, "invalid", `${r.workspace} is not absolute`, "workspace"));
+      if (r.spec.resources?.memory === "1") return json(...fault(400, "invalid", '"1" is less than 16m, the least a sandbox can run with', "spec.resources.memory"));
       const mount = (r.spec.mounts ?? []).findIndex((m) => m.source.includes(".ssh"));
-      if (mount >= 0) return json(400, { error: { code: "invalid", message: `${r.spec.mounts[mount].source} is never mounted`, field: `spec.mounts[${mount}].source` } });
+      if (mount >= 0) return json(...fault(400, "invalid", `${r.spec.mounts[mount].source} is never mounted`, `spec.mounts[${mount}].source`));
       const bad = (r.spec.network.allow ?? []).findIndex((a) => a.includes("//"));
-      if (bad >= 0) return json(400, { error: { code: "invalid", message: `spec.network.allow[${bad}]: "${r.spec.network.allow[bad]}" is not HOST[:PORT]; a host is a name, *.DOMAIN, an address or a network`, field: `spec.network.allow[${bad}]` } });
-      if (r.spec.base_url?.includes("silent")) return json(503, { error: { code: "unreachable", message: `${r.spec.base_url} does not answer`, field: "" } });
+      if (bad >= 0) return json(...fault(400, "invalid", `spec.network.allow[${bad}]: "${r.spec.network.allow[bad]}" is not HOST[:PORT]; a host is a name, *.DOMAIN, an address or a network`, `spec.network.allow[${bad}]`));
+      if (r.spec.base_url?.includes("silent")) return json(...fault(503, "unreachable", `${r.spec.base_url} does not answer`));
       const away = r.spec.wall === "remote" ? { wall: "remote", image: "", network: "open", workspace: "", status: "idle" } : { status: "running" };
       return json(202, { session_id: opened({ title: r.title || r.goal.split("\n")[0], model: r.model, ...away }) });
     }
@@ -81,7 +82,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     }
     const [, id, verb] = /^\/sessions\/([^/]+)(?:\/(.*))?$/.exec(path) ?? [];
     const session = list.find((s) => s.id === id);
-    if (!session) return json(404, { error: { code: "not_found", message: "no such session", field: "" } });
+    if (!session) return json(...fault(404, "not_found", "no such session"));
     if (req.method === "PATCH") api.change(id, { title: JSON.parse(body).title });
     if (verb === "archive") api.change(id, { archived: JSON.parse(body).archived });
     if (verb === "close") api.change(id, { status: "ended" });
@@ -95,7 +96,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (verb === "release") api.change(id, { sandbox: { value: "released", cause: "", observed_at: stamp(), source: "ledger" } });
     if (verb === "snapshot" || verb === "fork") {
       const r = JSON.parse(body);
-      if (r.name === "taken") return json(409, { error: { code: "invalid", message: "there is a snapshot of that name already", field: "name" } });
+      if (r.name === "taken") return json(...fault(409, "invalid", "there is a snapshot of that name already", "name"));
       const work = { kind: verb, step: verb === "fork" ? "copy of the workspace" : "snapshot of the sandbox", files: verb === "fork" ? 412 : 0, bytes: verb === "fork" ? 48e6 : 0, total: verb === "fork" ? 120e6 : 0, started_at: stamp() };
       api.change(id, { work });
       const went = await new Promise((done) => {
@@ -104,7 +105,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       });
       works.delete(id);
       api.change(id, { work: null });
-      if (!went) return json(409, { error: { code: "cancelled", message: "it was called off; nothing of it is left", field: "" } });
+      if (!went) return json(...fault(409, "cancelled", "it was called off; nothing of it is left"));
       if (verb === "snapshot") return json(200, { image: `glovebox/snapshot:${r.name || `${id}-20260504`}`, id: "9c1d2e3f4a5b", size: 412e6, took_ms: 4200 });
       const fork = { session_id: id, seq: 12, sandbox: r.sandbox, workspace: r.workspace };
       const forked = opened({ title: r.title || `Fork of ${session.title}`, fork, shares: r.sandbox === "share" ? [id] : [] });
@@ -146,7 +147,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       ttys.handleUpgrade(req, socket, head, (ws) => {
         const shell = place(id).shells.get(terminal);
         if (shell) return shell.view(ws, Number(url.searchParams.get("after") ?? 0));
-        ws.send(JSON.stringify({ type: "error", error: { code: "not_found", message: "there is no such terminal", field: "" } }));
+        ws.send(JSON.stringify({ type: "error", ...fault(404, "not_found", "there is no such terminal")[1] }));
         ws.close();
       });
     }

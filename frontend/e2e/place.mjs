@@ -1,6 +1,7 @@
 // The inside of the canned sandboxes: a small tree of files, and terminals that speak the real protocol
 // with a shell that knows a few words.
 import { ago, stamp } from "./clock.mjs";
+import { fault } from "./fault.mjs";
 
 const KEPT = 1 << 20; // of a terminal's output
 const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC", "base64");
@@ -160,7 +161,6 @@ export class Place {
 
   /** answer returns the status and body for a route below a session, or nothing. */
   answer(method, verb, query, body, session) {
-    const fail = (status, code, message) => [status, { error: { code, message, field: "" } }];
     const path = query.get("path") || "/workspace";
     const file = this.files.get(path);
     const isUp = session.wall === "local" || session.sandbox?.value === "ready";
@@ -171,26 +171,26 @@ export class Place {
       return [200, { at: stamp(), command: "hostname; id -u; id -g; uname -r; ls -d /proc/[0-9]* | wc -l; cat /proc/1/comm; grep CapEff /proc/self/status; ls /sys/class/net", host, sandbox }];
     }
     if (!/^(files|terminals)/.test(verb ?? "")) return undefined;
-    if (!isUp) return fail(409, "sandbox_stopped", "the sandbox does not run: start it");
+    if (!isUp) return fault(409, "sandbox_stopped", "the sandbox does not run: start it");
     if (verb === "files") {
-      if (path.endsWith("/secret")) return fail(422, "permission", `${path}: permission denied`);
-      if (file?.info.kind !== "dir") return fail(422, "not_found", `${path} is not there`);
+      if (path.endsWith("/secret")) return fault(422, "permission", `${path}: permission denied`);
+      if (file?.info.kind !== "dir") return fault(422, "not_found", `${path} is not there`);
       const entries = [...this.files.values()].map((f) => f.info).filter((i) => i.path !== path && i.path.slice(0, i.path.lastIndexOf("/")) === path);
       entries.sort((a, b) => (a.kind !== "dir") - (b.kind !== "dir") || a.path.localeCompare(b.path));
       return [200, { path, entries, truncated: false }];
     }
     if (verb === "files/view") {
-      if (!file || file.content === null) return fail(422, "not_found", `${path} is not there`);
+      if (!file || file.content === null) return fault(422, "not_found", `${path} is not there`);
       const isImage = path.endsWith(".png");
       const isBinary = !isImage && typeof file.content !== "string";
       const kind = isImage ? "image" : isBinary ? "binary" : "text";
       const text = kind === "text" ? file.content : "";
       return [200, { info: file.info, kind, media_type: isImage ? "image/png" : isBinary ? "application/octet-stream" : "text/plain", text, truncated: file.info.size > text.length && kind === "text", hash: `${file.info.size}-${text.length}-${file.info.mod_time}` }];
     }
-    if (verb === "files/raw") return file ? [200, Buffer.from(file.content ?? "")] : fail(422, "not_found", `${path} is not there`);
+    if (verb === "files/raw") return file ? [200, Buffer.from(file.content ?? "")] : fault(422, "not_found", `${path} is not there`);
     if (verb === "terminals" && method === "GET") return [200, [...this.shells.values()].map((s) => s.info())];
     if (verb === "terminals") {
-      if (this.shells.size >= 4) return fail(429, "busy", "there are 4 terminals, which is the most: close one first");
+      if (this.shells.size >= 4) return fault(429, "busy", "there are 4 terminals, which is the most: close one first");
       const id = `t${this.next++}`;
       this.shells.set(id, new Shell(id, body.cols || 80, body.rows || 24));
       return [201, this.shells.get(id).info()];

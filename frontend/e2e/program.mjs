@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { afterEach } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { browse, isThere, required } from "./browser.mjs";
+import { browse, isThere, note, required } from "./browser.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 /** The program under test; GLOVEBOX names another one than was built here. */
@@ -75,6 +75,9 @@ export async function until(look, what, within = 20_000) {
   }
 }
 
+/** pause freezes a container; on a busy machine the kernel may need to be asked again. */
+export const pause = (name) => until(() => docker("pause", name).catch(() => ""), `${name} is paused`);
+
 /** folder makes a directory that everyone can enter. */
 export function folder(name) {
   const dir = mkdtempSync(join(tmpdir(), `glovebox-${name}-`));
@@ -83,13 +86,14 @@ export function folder(name) {
   return dir;
 }
 
-/** dataDir makes a data directory. At the end its sandboxes are removed with it. */
-export function dataDir() {
+/** dataDir makes a data directory. At the end its sandboxes are removed with it, by the engine that more names. */
+export function dataDir(more = {}) {
   const data = join(folder("e2e"), "data");
+  const env = { ...process.env, ...more };
   atEnd(() => {
     if (!existsSync(data)) return;
-    for (const line of execFileSync(program, ["ls", "--json", "--data", data], { encoding: "utf8" }).split("\n")) {
-      if (line) execFileSync(program, ["close", JSON.parse(line).session_id, "--data", data], { stdio: "ignore" });
+    for (const line of execFileSync(program, ["ls", "--json", "--data", data], { encoding: "utf8", env }).split("\n")) {
+      if (line) execFileSync(program, ["close", JSON.parse(line).session_id, "--data", data], { stdio: "ignore", env });
     }
   });
   return data;
@@ -179,9 +183,6 @@ export async function serve(data, { addr = "127.0.0.1:0", config = "", env = {} 
 /** again starts the program anew on the address that it had. */
 export const again = (server, data, options = {}) => serve(data, { ...options, addr: new URL(server.url).host });
 
-/** A server that went away is no fault of the page, and networks change while other containers come and go. */
-const expected = /WebSocket|ERR_(CONNECTION|SOCKET|NETWORK)_/;
-
 /** look opens the page as a person does, at the printed address. After the test nothing may have gone wrong in it. */
 export async function look(server, { at = "", allow = /^$/, ...options } = {}) {
   const context = await browser().newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
@@ -191,8 +192,7 @@ export async function look(server, { at = "", allow = /^$/, ...options } = {}) {
   await context.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (e) => window.violated(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
   });
-  context.on("weberror", (e) => faults.push(String(e.error())));
-  context.on("console", (m) => m.type() === "error" && !expected.test(m.text()) && !allow.test(m.text()) && faults.push(m.text()));
+  note(context, faults, allow);
   atEnd(async () => {
     await context.close();
     assert.deepEqual(faults, [], "nothing went wrong in the page");

@@ -1,42 +1,17 @@
 // The states of a sandbox on the screen, its snapshots and forks, and the form's walls and networks, against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let context;
-let page;
-let faults;
-
-beforeEach(() => (faults = []));
-afterEach(async () => {
-  if (skip) return;
-  await context.close();
-  await server.close();
-  assert.deepEqual(faults, []);
-});
-
-async function open(hash, options = {}, view = {}) {
-  server = await start(0, options);
-  context = await browser().newContext({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...view });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("console", (m) => m.type() === "error" && !m.text().includes("Failed to load resource") && faults.push(m.text()));
-  page.on("pageerror", (e) => faults.push(String(e)));
-  await page.goto(`${server.url}#token=${TOKEN}`);
-  await page.locator("nav").first().waitFor({ state: "attached" });
-  await page.goto(`${server.url}${hash}`);
-}
+import { test } from "node:test";
+import { audit, skip } from "./browser.mjs";
+import { open, page, server } from "./canned.mjs";
+import { TOKEN } from "./mock.mjs";
 
 const header = () => page.locator("main header");
 const panel = () => page.locator("#panel-container");
 const form = () => page.getByRole("dialog", { name: "New session" });
 const dialog = () => page.getByRole("dialog");
 const condition = (value, cause = "") => ({ value, cause, observed_at: new Date().toISOString(), source: "engine" });
+const CAUSE = "make the container: no space left on device, and none can be made by hand";
 const did = (verb) => server.posts.filter((p) => p.path.endsWith(`/${verb}`));
 
 async function became(value, cause = "") {
@@ -82,9 +57,82 @@ test("each state says what it means and offers what helps", { skip }, async () =
   await panel().getByText("We let go of it").waitFor();
   await panel().getByRole("button", { name: "Release" }).click({ force: true }); // one that says why not
   await panel().getByText("Wait: the sandbox is releasing").waitFor();
-  await became("failed", "no space left on device");
-  await panel().getByText("Its last words:").waitFor();
-  await panel().getByText("workspace /workspace is there").waitFor();
+  await became("failed", CAUSE);
+  await panel().getByText("It could not be made or started.").waitFor();
+  await header().getByRole("button", { name: "Re-provision" }).waitFor();
+  server.change("s2", { suspended: "turn_failed", detail: `turn failed: the sandbox: ${CAUSE}` });
+  await page.getByText("The turn failed: it has no sandbox").waitFor();
+  assert.equal((await page.locator("body").innerText()).split(CAUSE).length - 1, 1, "the cause is told once");
+  // With the lines of its log, the card tells more than the banner does.
+  server.tell("s2", "SandboxStateChanged", { condition: condition("failed", CAUSE), ref: "", detail: `${CAUSE}; its last lines:\nno such user` });
+  await panel().locator(".words").getByText("no such user").waitFor();
+});
+
+test("why a sandbox failed is read whole on a narrow screen, and no other fault is shown as its words", { skip }, async () => {
+  await open("#/s/s2/container", {}, { viewport: { width: 360, height: 740 } });
+  await panel().getByText("Memory", { exact: true }).first().waitFor();
+  server.change("s2", { status: "idle", waiting: null, sandbox: condition("failed", CAUSE) });
+  const words = panel().locator(".words");
+  await words.getByText(CAUSE).waitFor();
+  assert.ok(await words.evaluate((e) => e.scrollWidth <= e.clientWidth && e.getBoundingClientRect().right <= innerWidth));
+  await page.goto(`${server.url}#/s/s2`);
+  await page.getByText(`could not be made or started: ${CAUSE}`).waitFor();
+});
+
+test("the chip says whose walls there are, and is not there without a sandbox", { skip }, async () => {
+  await open("#/s/s2/container");
+  const chip = header().locator(".chip");
+  await header().getByRole("button", { name: "isolated · a81e…" }).waitFor();
+  for (const value of ["stopped", "failed", "lost", "released"]) {
+    await became(value);
+    await chip.waitFor({ state: "detached" });
+  }
+  await became("ready");
+  server.change("s2", { adopted: true, network: "open" });
+  await header().getByRole("button", { name: "found: its own walls" }).waitFor();
+  await header().getByText("network open").waitFor();
+  assert.match(await chip.getAttribute("class"), /warn/);
+  await panel().getByRole("button", { name: "Snapshot…" }).click({ force: true }); // one that says why not
+  await panel().getByText("docker commit makes an image of it").waitFor();
+  server.change("s2", { adopted: false, wall: "remote" });
+  await header().getByRole("button", { name: "remote: its own walls" }).waitFor();
+  assert.doesNotMatch(await chip.getAttribute("class"), /good|warn/);
+});
+
+test("a found container that is gone offers a new session, and one that was left keeps its changes", { skip }, async () => {
+  await open("#/s/s2/container");
+  server.change("s2", { adopted: true });
+  await became("lost", "removed");
+  await panel().getByText("The container that was there before is gone").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Re-provision" }).count(), 0);
+  await panel().getByRole("button", { name: "New session" }).waitFor();
+  await header().getByRole("button", { name: "New session" }).click();
+  await form().waitFor();
+  await page.keyboard.press("Escape");
+  await page.goto(`${server.url}#/s/s2/container`);
+  await became("released");
+  await panel().getByText("The guest is out of it; what was changed in it stays.").waitFor();
+});
+
+test("the header and the card tell one state, the newest that was observed", { skip }, async () => {
+  await open("#/s/s2/container");
+  await panel().getByText("Memory", { exact: true }).first().waitFor();
+  const early = new Date(Date.now() - 5_000).toISOString();
+  await became("stopped", "killed");
+  server.change("s2", { title: "Told late", sandbox: { value: "ready", cause: "", observed_at: early, source: "engine" } });
+  await page.getByRole("heading", { name: "Told late" }).waitFor();
+  assert.match(await header().locator(".pill").nth(1).innerText(), /^stopped: killed/);
+  assert.match(await panel().locator(".pill").first().innerText(), /^stopped: killed/);
+  assert.equal(await panel().locator("button.primary").innerText(), "Start");
+  assert.equal(await header().locator("button.primary").innerText(), "Start");
+});
+
+test("an address with a token that is pasted into the open page loses it", { skip }, async () => {
+  await open("#/s/s2");
+  await page.evaluate((token) => (location.hash = `#token=${token}&/s/s1`), TOKEN);
+  await page.waitForURL(/#\/s\/s1$/);
+  await page.getByRole("heading", { name: "Make the tests of the parser pass" }).waitFor();
+  assert.ok(!page.url().includes("token"));
 });
 
 test("keys do what the buttons of a sandbox do, and say why where they cannot", { skip }, async () => {
@@ -103,7 +151,8 @@ test("keys do what the buttons of a sandbox do, and say why where they cannot", 
   await dialog().getByRole("heading", { name: /Snapshot of/ }).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Control+k");
-  await page.keyboard.type("fork");
+  await page.getByRole("combobox", { name: "Find an action or a session" }).fill("fork");
+  await page.getByRole("option", { name: /Fork/, selected: true }).waitFor();
   await page.keyboard.press("Enter");
   await dialog().getByRole("heading", { name: /^Fork/ }).waitFor();
   await page.keyboard.press("Escape");

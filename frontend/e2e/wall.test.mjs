@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { atEnd, bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline, until, walls } from "./program.mjs";
+import { atEnd, bash, current, dataDir, docker, folder, header, look, pause, script, serve, setUp, shows, skip, timeline, until, walls } from "./program.mjs";
 
 setUp();
 
@@ -155,7 +155,7 @@ test("what is done to a container by hand is on the screen within 5 s, with its 
   const page = await look(server, { at: `#/s/${id}/container` });
   await shows(page, "ready");
 
-  await docker("pause", short_id);
+  await pause(short_id);
   await shows(page, "paused");
   await panel(page).getByText("frozen by someone else").waitFor();
   await docker("unpause", short_id);
@@ -196,13 +196,14 @@ test("an engine that stops is told from a container that is gone", { skip: skip(
   atEnd(() => stopEngine());
   await startEngine();
 
-  const server = await serve(dataDir(), { env: { DOCKER_HOST: host } });
+  const env = { DOCKER_HOST: host };
+  const server = await serve(dataDir(env), { env });
   const { id, ref } = await server.opened({ title: "On its own engine", workspace: folder("ws"), spec: { wall: "docker" } });
   const page = await look(server, { at: `#/s/${id}/container` });
   await shows(page, "ready");
   await stopEngine();
   await shows(page, "unreachable");
-  await panel(page).getByText("It may still run; nobody answers.").waitFor();
+  await panel(page).getByText("It may still run; nothing is started twice meanwhile, and it is tried again by itself.").waitFor();
   await startEngine();
   await shows(page, "ready", 20_000);
   assert.equal((await server.show(id)).ref, ref);

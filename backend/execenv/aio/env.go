@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -29,9 +26,8 @@ type Place struct {
 
 // Env is an AIO server as tools see it.
 type Env struct {
-	server   *Server
-	place    Place
-	preamble execenv.Preamble
+	server *Server
+	place  Place
 }
 
 var _ execenv.Env = (*Env)(nil)
@@ -41,7 +37,7 @@ func (s *Server) Env(p Place) *Env {
 	if p.Workdir == "" {
 		p.Workdir = sandbox.DefaultWorkdir
 	}
-	return &Env{server: s, place: p, preamble: p.Preamble}
+	return &Env{server: s, place: p}
 }
 
 // Where says what this place is, and what does not hold in it.
@@ -61,23 +57,6 @@ func (e *Env) abs(p string) string {
 		return p
 	}
 	return path.Join(e.place.Workdir, p)
-}
-
-// variables returns the place's variables. A host's variable is read now, for
-// this command alone; one that is not set is left out.
-func (e *Env) variables() []string {
-	var env []string
-	for _, name := range slices.Sorted(maps.Keys(e.place.Env)) {
-		value := e.place.Env[name].Literal
-		if host := e.place.Env[name].FromHost; host != "" {
-			var set bool
-			if value, set = os.LookupEnv(host); !set {
-				continue
-			}
-		}
-		env = append(env, name+"="+value)
-	}
-	return env
 }
 
 // whyTime bounds the question what befell a sandbox whose caller may have gone.

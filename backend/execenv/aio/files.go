@@ -291,15 +291,11 @@ func (e *Env) write(ctx context.Context, r execenv.WriteRequest) (execenv.WriteR
 	if len(encoded) <= longScript/2 {
 		script += "N=$(stage); printf %s " + encoded + ` | base64 -d >"$N"; trap 'rm -f -- "$N"' EXIT` + "\n"
 	} else {
-		a, err := e.ask(ctx, r.Path, `t=$(stage); printf 'path '; printf %s "$t" | b`)
+		staged, err := e.server.stage(ctx, r.Data)
 		if err != nil {
-			return res, err
+			return res, e.down(ctx, pathError(r.Path, err)) // nothing has happened to the file that is meant
 		}
-		staged := string(a.value("path"))
 		defer e.server.remove(ctx, staged)
-		if err := e.server.put(ctx, staged, r.Data); err != nil {
-			return res, e.down(ctx, silent(err)) // it is a file of ours: nothing has happened to the one meant
-		}
 		script += "N=" + execenv.Quote(staged) + "\n"
 	}
 	a, err := e.server.script(ctx, script+writeScript)

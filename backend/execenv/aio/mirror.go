@@ -316,15 +316,11 @@ func (m *mirror) fetch(ctx context.Context, names []string, r execenv.GrepReques
 		list.WriteString(full + "\x00")
 		wanted[full] = true
 	}
-	a, err := m.server.script(ctx, `t=$(stage); printf 'path '; printf %s "$t" | b`)
+	staged, err := m.server.stage(ctx, list.Bytes())
 	if err != nil {
-		return silent(err)
+		return err
 	}
-	staged := string(a.value("path"))
 	defer m.server.remove(ctx, staged)
-	if err := m.server.put(ctx, staged, list.Bytes()); err != nil {
-		return silent(err)
-	}
 	script := "L=" + execenv.Quote(staged) + "\n"
 	if needles, fold := files.Needles(r); len(needles) > 0 {
 		flags := "-lZF"
@@ -341,7 +337,8 @@ func (m *mirror) fetch(ctx context.Context, names []string, r execenv.GrepReques
 [ "${s:-0}" -le %d ] || die large "its files that can match have $s bytes, and they are brought over to be searched: narrow the path or the glob"
 o=$(stage); tar -cPf "$o" --null --no-recursion --hard-dereference -T "$L" 2>/dev/null
 give tar "$o"`, maxGrepBytes)
-	if a, err = m.server.script(ctx, script); err != nil {
+	a, err := m.server.script(ctx, script)
+	if err != nil {
 		return silent(pathError(m.tree.base, err))
 	}
 	archive, err := m.server.result(ctx, a, "tar")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/glovebox-dev/glovebox/backend/capture"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 const (
@@ -67,9 +68,9 @@ func (e *Env) Run(ctx context.Context, c execenv.Command, live func(execenv.Chun
 		return none, e.down(ctx, err)
 	}
 	c.Dir = e.abs(c.Dir)
-	c.Env = append(e.variables(), c.Env...)
-	if c, err = e.preamble.Prepare(ctx, c); err != nil {
-		return none, fmt.Errorf("the preamble of a command: %w; the command was not run", err)
+	c.Env = append(sandbox.Variables(e.place.Env), c.Env...)
+	if c, err = e.place.Preamble.Prepare(ctx, c); err != nil {
+		return none, err
 	}
 	input, err := e.input(ctx, c.Stdin)
 	if err != nil {
@@ -112,14 +113,9 @@ func (e *Env) input(ctx context.Context, in io.Reader) (string, error) {
 	case len(data) > maxStdin:
 		return "", fmt.Errorf("the command's input is over %d bytes, the most an AIO server is given: %w", maxStdin, execenv.ErrTooLarge)
 	}
-	a, err := e.server.script(ctx, `t=$(stage); printf 'path '; printf %s "$t" | b`)
+	path, err := e.server.stage(ctx, data)
 	if err != nil {
 		return "", e.down(ctx, err)
-	}
-	path := string(a.value("path"))
-	if err := e.server.put(ctx, path, data); err != nil {
-		e.server.remove(ctx, path)
-		return "", e.down(ctx, silent(err))
 	}
 	return path, nil
 }

@@ -215,6 +215,21 @@ func (s *Server) put(ctx context.Context, path string, data []byte) error {
 	}, nil)
 }
 
+// stage puts data into a temporary file of ours that only the user can read, and
+// returns its path; whoever asked for it removes it.
+func (s *Server) stage(ctx context.Context, data []byte) (string, error) {
+	a, err := s.script(ctx, `t=$(stage); printf 'path '; printf %s "$t" | b`)
+	if err != nil {
+		return "", silent(err)
+	}
+	path := string(a.value("path"))
+	if err := s.put(ctx, path, data); err != nil {
+		s.remove(ctx, path)
+		return "", silent(err)
+	}
+	return path, nil
+}
+
 // result returns the bytes that a script gave under a name: as it printed them,
 // or from the file that it left them in, which is then removed.
 func (s *Server) result(ctx context.Context, a answer, name string) ([]byte, error) {

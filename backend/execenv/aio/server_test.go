@@ -56,14 +56,17 @@ func TestProbe(t *testing.T) {
 // The key goes with every request, is read anew for each, and is in no message.
 func TestKey(t *testing.T) {
 	_, server, env := open(t, aiotest.Options{Generation: aiotest.Piped, Key: "zz-secret"})
-	for key, works := range map[string]bool{"": false, "wrong-zz": false, "zz-secret": true} {
-		t.Setenv("AIO_TEST_KEY", key)
+	for _, test := range []struct {
+		key   string
+		works bool
+	}{{"", false}, {"wrong-zz", false}, {"zz-secret", true}} { // the last one stays
+		t.Setenv("AIO_TEST_KEY", test.key)
 		err := server.Ping(t.Context())
-		if (err == nil) != works {
-			t.Errorf("Ping() with %q = %v", key, err)
+		if (err == nil) != test.works {
+			t.Errorf("Ping() with %q = %v", test.key, err)
 		}
-		if !works && (!errors.Is(err, sandbox.ErrUnauthorized) || !strings.Contains(err.Error(), "AIO_TEST_KEY") || strings.Contains(err.Error(), "zz")) {
-			t.Errorf("with %q: %v, want the variable's name", key, err)
+		if !test.works && (!errors.Is(err, sandbox.ErrUnauthorized) || !strings.Contains(err.Error(), "AIO_TEST_KEY") || strings.Contains(err.Error(), "zz")) {
+			t.Errorf("with %q: %v, want the variable's name", test.key, err)
 		}
 	}
 	o, err := sh(t, env, "env")

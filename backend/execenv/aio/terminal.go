@@ -147,14 +147,8 @@ func (r *run) terminalCommand(ctx context.Context, mark string) (command, staged
 		return quietly(text), "", nil
 	}
 	b.WriteString(text + "\n")
-	a, err := r.server.script(ctx, `t=$(stage); printf 'path '; printf %s "$t" | b`)
-	if err != nil {
-		return "", "", silent(err)
-	}
-	staged = string(a.value("path"))
-	if err := r.server.put(ctx, staged, []byte(b.String())); err != nil {
-		r.server.remove(ctx, staged)
-		return "", "", silent(err)
+	if staged, err = r.server.stage(ctx, []byte(b.String())); err != nil {
+		return "", "", err
 	}
 	return quietly("sh " + execenv.Quote(staged)), staged, nil
 }

@@ -31,6 +31,8 @@ func translate(err error) error {
 		return err
 	case errors.Is(err, sandbox.ErrGone):
 		return &downError{"the sandbox is lost" + cause(err) + "; re-provision the session", execenv.ErrLost, sandbox.ErrGone, causeOf(err)}
+	case errors.Is(err, sandbox.ErrStopped) && causeOf(err) == string(sandbox.StatePaused):
+		return &downError{"the sandbox is paused; unpause it to go on", execenv.ErrLost, sandbox.ErrStopped, causeOf(err)}
 	case errors.Is(err, sandbox.ErrStopped):
 		return &downError{"the sandbox is stopped" + cause(err) + "; start it to go on", execenv.ErrLost, sandbox.ErrStopped, causeOf(err)}
 	case errors.Is(err, sandbox.ErrUnauthorized): // which names the variable

@@ -26,11 +26,11 @@ func (e *Env) Run(ctx context.Context, cmd execenv.Command, live func(execenv.Ch
 		return execenv.Outcome{}, err
 	}
 	cmd.Dir = c.abs(cmd.Dir)
-	cmd.Env = slices.Concat(variables(c.env), cmd.Env)
+	cmd.Env = slices.Concat(sandbox.Variables(c.env), cmd.Env)
 	if e.preamble != nil {
 		bound := execenv.Preamble(func(ctx context.Context, argv []string) (string, error) { return e.preamble(ctx, c.ref, argv) })
 		if cmd, err = bound.Prepare(ctx, cmd); err != nil {
-			return execenv.Outcome{}, fmt.Errorf("the preamble of a command: %w; the command was not run", err)
+			return execenv.Outcome{}, err
 		}
 	}
 	if cmd.Call.ID == "" {

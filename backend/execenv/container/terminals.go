@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 var _ execenv.Terminals = (*Env)(nil)
@@ -19,7 +20,7 @@ func (e *Env) OpenTerminal(ctx context.Context, r execenv.TerminalRequest) (exec
 		return execenv.Terminal{}, err
 	}
 	r.Dir = c.abs(r.Dir)
-	r.Env = slices.Concat(variables(c.env), r.Env)
+	r.Env = slices.Concat(sandbox.Variables(c.env), r.Env)
 	t, err := c.OpenTerminal(ctx, r)
 	return t, e.explain(ctx, err)
 }

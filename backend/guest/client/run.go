@@ -25,7 +25,7 @@ const (
 
 // Run runs a command and returns when its first process has ended. When ctx
 // ends, the command is killed with the text of its cause and the outcome says
-// so. A cut connection changes nothing for the command: Run takes its stream up
+// so; with the cause execenv.ErrLeave it is left to run on, and that is the error. A cut connection changes nothing for the command: Run takes its stream up
 // again for about three seconds and then returns execenv.ErrUnreachable; the
 // call lives on in the guest, and Follow finds it.
 func (c *Client) Run(ctx context.Context, caller execenv.Caller, cmd execenv.Command, live func(execenv.Chunk)) (execenv.Outcome, error) {
@@ -91,6 +91,11 @@ func (f *following) run(ctx context.Context) (execenv.Outcome, error) {
 	case r := <-done:
 		return r.o, r.err
 	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), execenv.ErrLeave) {
+		cancel()
+		<-done
+		return execenv.Outcome{}, fmt.Errorf("follow a command: %w", execenv.ErrLeave)
 	}
 	limit := time.AfterFunc(killWait, cancel)
 	defer limit.Stop()

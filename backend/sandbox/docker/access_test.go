@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -17,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -197,8 +199,13 @@ func TestRemoteEngine(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
 		t.Skip(err)
 	}
-	asked := withSSH(t, `while [ "$1" != -- ]; do shift; done; shift 2; exec "$@"`)
-	p := newProviderOn(t, Options{Host: "ssh://me@far:2222/var/run/docker.sock"}, t.TempDir(), "test-"+newGuestID()[:10])
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, asked, otherKey := realSSH(t)
+	host := fmt.Sprintf("ssh://%s@far:%d/var/run/docker.sock", me.Username, port)
+	p := newProviderOn(t, Options{Host: host}, t.TempDir(), "test-"+newGuestID()[:10])
 	t.Cleanup(func() {
 		if left := leftOf(t, p); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
@@ -208,7 +215,7 @@ func TestRemoteEngine(t *testing.T) {
 	if err != nil || info.Channel != "exec" || info.Mounts || info.Why != "the docker host setting" {
 		t.Errorf("Ping = %+v, %v", info, err)
 	}
-	if line, _ := os.ReadFile(asked); !strings.Contains(string(line), "BatchMode=yes") || !strings.Contains(string(line), "-l me -p 2222 -- far docker --host unix:///var/run/docker.sock system dial-stdio") {
+	if line, _ := os.ReadFile(asked); !strings.Contains(string(line), "BatchMode=yes") || !strings.Contains(string(line), fmt.Sprintf("-l %s -p %d -- far docker --host unix:///var/run/docker.sock system dial-stdio", me.Username, port)) {
 		t.Errorf("ssh was asked %q", line)
 	}
 	for field, spec := range map[string]sandbox.Spec{
@@ -237,6 +244,10 @@ func TestRemoteEngine(t *testing.T) {
 	}
 	if err := p.Release(t.Context(), "root"); err != nil {
 		t.Fatal(err)
+	}
+	otherKey()
+	if _, err := stubProvider(t, host).Ping(t.Context()); !errors.Is(err, sandbox.ErrUnreachable) || !strings.Contains(err.Error(), "Permission denied (publickey)") {
+		t.Errorf("Ping with a key that the other side does not know = %v", err)
 	}
 }
 

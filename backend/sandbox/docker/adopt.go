@@ -63,10 +63,22 @@ func (p *Provider) Resolve(ctx context.Context, name string) (sandbox.Place, err
 	if err != nil {
 		return sandbox.Place{}, err
 	}
+	if err := p.notAnothers(c); err != nil {
+		return sandbox.Place{}, err
+	}
 	return sandbox.Place{
 		ID: c.ID, Name: strings.TrimPrefix(c.Name, "/"), Image: c.Config.Image, Workdir: cmp.Or(c.Config.WorkingDir, "/"),
 		Instance: c.Config.Labels[labelInstance], RootTaskID: c.Config.Labels[labelSession], Network: networkOf(c),
 	}, nil
+}
+
+// notAnothers refuses the containers of another instance: two on one engine do not
+// touch each other's. Those of strangers are the person's.
+func (p *Provider) notAnothers(c container.InspectResponse) error {
+	if made := c.Config.Labels[labelInstance]; made != "" && made != p.opts.Instance {
+		return fmt.Errorf("the container %s belongs to another glovebox on this engine; use that one: %w", strings.TrimPrefix(c.Name, "/"), sandbox.ErrForeign)
+	}
+	return nil
 }
 
 // inspectAny reads a container, whoever made it.
@@ -135,6 +147,9 @@ func (p *Provider) planAdopt(ctx context.Context, spec sandbox.Spec) (c containe
 		return c, plan, err
 	}
 	if c, err = p.inspectAny(ctx, spec.Adopt); err != nil {
+		return c, plan, err
+	}
+	if err := p.notAnothers(c); err != nil {
 		return c, plan, err
 	}
 	if spec.Workspace != "" || len(spec.Mounts) > 0 || len(spec.Resources) > 0 {

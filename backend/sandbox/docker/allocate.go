@@ -237,8 +237,10 @@ func (p *Provider) hostConfig(pl plan, guest string, b box) *container.HostConfi
 	if pl.byExec {
 		tmpfs = nil // it would hide what was copied in
 	}
+	mounts, binds := pl.engineMounts(guest, b)
 	return &container.HostConfig{
-		Mounts:        pl.engineMounts(guest, b),
+		Mounts:        mounts,
+		Binds:         binds,
 		Tmpfs:         tmpfs,
 		NetworkMode:   pl.network,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},

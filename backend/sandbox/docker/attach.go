@@ -128,7 +128,7 @@ func (p *Provider) putAgain(ctx context.Context, c container.InspectResponse, gu
 // it starts: the engine follows whatever symlink stands there now.
 func (p *Provider) recheckMounts(c container.InspectResponse) error {
 	var spec sandbox.Spec
-	for _, m := range c.HostConfig.Mounts {
+	for _, m := range mountsOf(c.HostConfig) {
 		if m.Type != mount.TypeBind || path.Dir(m.Target) == insideDir {
 			continue
 		}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // channel reaches a guest whose socket is not on this machine: an attached exec
@@ -90,17 +91,6 @@ func (p *Provider) resetChannels(id string) {
 	}
 }
 
-// muxConfig is the same on both sides. There are no signs of life: a paused
-// container is not a dead one, and each request has its own deadline.
-func muxConfig() *yamux.Config {
-	c := yamux.DefaultConfig()
-	c.EnableKeepAlive = false
-	c.StreamOpenTimeout = 0
-	c.MaxStreamWindowSize = 1 << 20
-	c.LogOutput = io.Discard
-	return c
-}
-
 // dial opens a connection to the guest.
 func (c *channel) dial(ctx context.Context) (net.Conn, error) {
 	session, err := c.ensure(ctx)
@@ -138,7 +128,7 @@ func (c *channel) ensure(ctx context.Context) (*yamux.Session, error) {
 		}
 		return nil, err
 	}
-	fresh, err := yamux.Client(stdio, muxConfig())
+	fresh, err := yamux.Client(stdio, wire.ConnectConfig())
 	if err != nil {
 		stdio.Close()
 		return nil, err

@@ -3,7 +3,7 @@ package docker
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
@@ -14,13 +14,17 @@ var _ sandbox.Checker = (*Provider)(nil)
 const Install = "install and start a Docker engine (Debian: apt-get install docker.io; then: dockerd or systemctl start docker)"
 
 // Probe looks whether an engine answers. Where none does the error wraps
-// sandbox.ErrNoWall and says what to install.
+// sandbox.ErrNoWall and says what to do.
 func (p *Provider) Probe(ctx context.Context) error {
 	_, err := p.connect(ctx)
-	if errors.Is(err, sandbox.ErrUnreachable) {
-		return fmt.Errorf("%w: %v; %s", sandbox.ErrNoWall, err, Install)
+	if !errors.Is(err, sandbox.ErrUnreachable) {
+		return err
 	}
-	return err
+	text := err.Error()
+	if remedy, _ := p.Remedy(err); !Refused(err) && !strings.Contains(text, remedy) {
+		text += "; " + remedy
+	}
+	return &sandbox.WallError{Wall: sandbox.WallDocker, Err: errors.New(text)}
 }
 
 // Check finds the faults of a spec as Allocate does, and makes nothing: the

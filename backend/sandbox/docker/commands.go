@@ -122,7 +122,7 @@ func (p *Provider) makeArguments(ctx context.Context, c container.InspectRespons
 		flag("--tmpfs", target+":"+h.Tmpfs[target])
 	}
 	home := []string{"--tmpfs", insideHome + ":exec,mode=1777"}
-	for _, m := range h.Mounts {
+	for _, m := range mountsOf(h) {
 		switch {
 		case m.Target == insideBox:
 			flag("--tmpfs", insideBox+":mode=1777")
@@ -131,7 +131,11 @@ func (p *Provider) makeArguments(ctx context.Context, c container.InspectRespons
 			if m.Target == insideHome {
 				home = nil
 			}
-			flag("--mount", mountArgument(m))
+			if m.label != "" {
+				flag("--volume", bindText(m.Mount, m.label))
+			} else {
+				flag("--mount", mountArgument(m.Mount))
+			}
 		}
 	}
 	if serves(c) { // it finds a home in its image, and its key in the person's own shell

@@ -71,6 +71,11 @@ func (p *Provider) Describe(ctx context.Context, ref sandbox.Ref) (sandbox.Descr
 			d.Notes = append(d.Notes, "the workspace is the container's own: it is gone when the sandbox is removed")
 		}
 	}
+	if needsLabels(f) && at.guest == "" && !slices.ContainsFunc(mountsOf(c.HostConfig), func(m labelled) bool {
+		return m.label != "" && m.Target == c.Config.WorkingDir
+	}) {
+		d.Notes = append(d.Notes, "this engine has SELinux, which may keep commands from the workspace: list it as a mount with the label shared")
+	}
 	if f.remapped {
 		d.Notes = append(d.Notes, "the engine maps user ids: uid 0 inside is another user on this machine")
 	}
@@ -95,7 +100,7 @@ func (p *Provider) describeAdopted(d *sandbox.Description, c container.InspectRe
 	a := note.Adopted
 	d.User = a.User
 	d.Notes = append(d.Notes,
-		"this container was here before the session: a release takes the guest out and leaves it as it was found",
+		"this container was here before the session: a release takes the guest out, and what was changed in it stays",
 		"its walls are its own: whoever made it chose what it reaches, and what is installed or changed in it stays",
 		"it has no workspace on this machine: files are those of the container, below "+a.Workdir)
 	if missing := missingRights(c.HostConfig); len(missing) > 0 {

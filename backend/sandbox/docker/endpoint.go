@@ -79,6 +79,14 @@ func (s sockets) find() endpoint {
 	return endpoint{host: "unix://" + all[0].path, why: all[0].why}
 }
 
+// What can name an engine, as people are told; of a context the name follows.
+const (
+	whySetting = "the docker host setting"
+	whyHost    = "DOCKER_HOST"
+	whyContext = "DOCKER_CONTEXT"
+	whyCurrent = "the current docker context"
+)
+
 // findEndpoint chooses the engine like the docker command does, after the
 // product's own setting: setting, DOCKER_HOST, DOCKER_CONTEXT, the current
 // context, the default socket, a rootless engine's socket, Docker Desktop's,
@@ -86,20 +94,20 @@ func (s sockets) find() endpoint {
 // endpoint has only its why.
 func findEndpoint(setting string, usual sockets) (endpoint, error) {
 	if setting != "" {
-		return fromEnvironment(setting, "the docker host setting")
+		return fromEnvironment(setting, whySetting)
 	}
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
-		return fromEnvironment(host, "DOCKER_HOST")
+		return fromEnvironment(host, whyHost)
 	}
 	if name := os.Getenv("DOCKER_CONTEXT"); name != "" {
-		return contextEndpoint(name, "DOCKER_CONTEXT")
+		return contextEndpoint(name, whyContext)
 	}
 	name, err := currentContext()
 	if err != nil {
 		return endpoint{why: "the docker configuration"}, err
 	}
 	if name != "" && name != "default" {
-		return contextEndpoint(name, "the current docker context")
+		return contextEndpoint(name, whyCurrent)
 	}
 	return usual.find(), nil
 }

@@ -55,9 +55,9 @@ func (p *Provider) engineError(ctx context.Context, what string, err error) erro
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	case ctx.Err() != nil: // the caller's deadline was the shorter one
-		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable, ctx.Err())
+		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w: %w", what, p.endpoint.host, p.endpoint.why, errHangs, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w", what, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
+		return fmt.Errorf("%s: the engine at %s (%s) did not answer in time: %w", what, p.endpoint.host, p.endpoint.why, errHangs)
 	}
 	if why := p.endpoint.refusal(err); why != "" {
 		return fmt.Errorf("%s: the engine at %s (%s) %s: %w", what, p.endpoint.host, p.endpoint.why, why, errRefused)
@@ -71,9 +71,31 @@ func (p *Provider) engineError(ctx context.Context, what string, err error) erro
 // errRefused is an engine that may be there and cannot be spoken to as we are.
 var errRefused = fmt.Errorf("%w", sandbox.ErrUnreachable)
 
+// errHangs is an engine that takes connections, or a network that swallows them,
+// and says nothing.
+var errHangs = fmt.Errorf("%w", sandbox.ErrUnreachable)
+
 // Refused reports whether an error is of an engine that may be there, and that
 // this program is not let in to or does not understand: the error says what to do.
 func Refused(err error) bool { return errors.Is(err, errRefused) }
+
+// Remedy says what brings the engine back that a call failed at with err. missing
+// says that nothing names an engine and none was found: it has to be installed, or
+// started.
+func (p *Provider) Remedy(err error) (remedy string, missing bool) {
+	e := p.endpoint
+	switch {
+	case Refused(err):
+		return "do what the message says; the engine itself may well be there", false
+	case !errors.Is(err, sandbox.ErrUnreachable):
+		return "do what the message says; the engine is there", false
+	case errors.Is(err, errHangs) && !e.remote():
+		return "the engine is there and hangs: see its log (journalctl -u docker) and restart it (systemctl restart docker), or " + e.change(), false
+	case e.named() || e.remote():
+		return e.toStart(), false
+	}
+	return Install, true
+}
 
 // refusal says why an engine that may well be there cannot be spoken to, and what
 // to do, or "" for an error that is not of this kind.
@@ -114,15 +136,39 @@ func last(err error) error {
 
 // toStart says what brings an engine back that is not there.
 func (e endpoint) toStart() string {
+	if info, err := os.Stat(e.socket()); e.socket() != "" && err == nil && info.Mode().Type() != fs.ModeSocket {
+		return "that is no socket; write unix:///path/to/docker.sock, or " + e.change()
+	}
+	start := "start it"
 	switch {
 	case e.remote():
-		return "check the address, and that the engine listens there"
+		start = "check the address, and that the engine listens there"
 	case strings.Contains(e.host, "podman"):
-		return "start it (systemctl enable --now podman.socket), or set DOCKER_HOST"
-	case e.host != "unix://"+defaultSocket:
-		return "start it, or set DOCKER_HOST"
+		start = "start it (systemctl enable --now podman.socket)"
+	case e.host == "unix://"+defaultSocket:
+		start = "start it (sudo systemctl start docker)"
 	}
-	return "start it (sudo systemctl start docker), or set DOCKER_HOST"
+	return start + ", or " + e.change()
+}
+
+// named reports whether somebody has said which engine it is.
+func (e endpoint) named() bool { return e.change() != setHost }
+
+const setHost = "set DOCKER_HOST"
+
+// change says how another engine is chosen: where this one was.
+func (e endpoint) change() string {
+	switch {
+	case e.why == whySetting:
+		return "change host in [docker] of the configuration"
+	case e.why == whyHost:
+		return "change or unset DOCKER_HOST"
+	case strings.HasPrefix(e.why, whyContext):
+		return "change or unset DOCKER_CONTEXT (docker context ls shows what there is)"
+	case strings.HasPrefix(e.why, whyCurrent):
+		return "choose another context (docker context use NAME)"
+	}
+	return setHost
 }
 
 // silent reports whether err means that no answer came, as opposed to a bad one.

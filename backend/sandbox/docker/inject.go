@@ -147,7 +147,7 @@ func guestConfig(c container.InspectResponse) (wire.GuestConfig, bool) {
 // sharesSocket reports whether the guest of a container listens in a directory
 // of this machine.
 func sharesSocket(c container.InspectResponse) bool {
-	for _, m := range c.HostConfig.Mounts {
+	for _, m := range mountsOf(c.HostConfig) {
 		if m.Target == insideBox {
 			return true
 		}

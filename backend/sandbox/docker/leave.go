@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
@@ -37,11 +38,29 @@ func (p *Provider) takeOut(ctx context.Context, b box, note owner) error {
 	if a.Dir != "" {
 		kill := !p.sayGoodbye(ctx, c, b, a)
 		p.dropChannels(c.ID, a.socket())
-		if err := p.takeAway(ctx, c.ID, a, kill); err != nil {
+		err := p.takeAway(ctx, c.ID, a, kill)
+		if err != nil && a.Exec == "" { // it never ran: half of it may be all that was copied
+			if err = p.putAdoptedTree(ctx, c.ID, p.archOf(ctx, c), a); err == nil {
+				err = p.takeAway(ctx, c.ID, a, kill)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return b.remove()
+}
+
+// archOf is the architecture of a container, as its image says, or its engine where
+// that is gone.
+func (p *Provider) archOf(ctx context.Context, c container.InspectResponse) string {
+	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
+		return p.engine.ImageInspect(ctx, c.Image)
+	})
+	if err != nil {
+		p.log.DebugContext(ctx, "image of a container not read", "container", c.ID[:12], "err", err)
+	}
+	return cmp.Or(img.Architecture, goArch(cmp.Or(p.arch(), "x86_64")))
 }
 
 // sayGoodbye asks a guest to end, and reports whether it did.

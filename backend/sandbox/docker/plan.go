@@ -95,6 +95,9 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 		return plan{}, err
 	}
 	placed, err := p.place(spec, mounts, f)
+	if err == nil {
+		err = p.checkLabels(spec, placed, f)
+	}
 	if err != nil {
 		return plan{}, err
 	}
@@ -126,7 +129,7 @@ func (p *Provider) outline(ctx context.Context, root string, spec sandbox.Spec) 
 	if pl.wire = spec.Wire; checkServed(spec) == nil {
 		pl.server = planServed(pl, spec)
 	}
-	if pl.limits, err = limits(spec.Resources, f.NCPU); err != nil {
+	if pl.limits, err = limits(spec.Resources, f.NCPU, f.MemTotal); err != nil {
 		return plan{}, err
 	}
 	return pl, nil
@@ -189,7 +192,7 @@ func (p *Provider) check(spec sandbox.Spec) error {
 			return &sandbox.FieldError{Field: fmt.Sprintf("mounts[%d].source", i), Reason: fmt.Sprintf("%q is not the name of a volume: letters, digits and _ . - only", m.Source)}
 		}
 	}
-	if _, err := limits(spec.Resources, 0); err != nil {
+	if _, err := limits(spec.Resources, 0, 0); err != nil {
 		return err
 	}
 	if err := p.checkMounts(spec); err != nil {
@@ -199,8 +202,11 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if err != nil {
 		return err
 	}
-	if p.bindless() {
-		_, err := p.place(spec, mounts, nil)
+	placed, err := p.place(spec, mounts, nil)
+	if err == nil {
+		err = p.checkLabels(spec, placed, nil)
+	}
+	if err != nil || p.bindless() {
 		return err // without a mount the workdir is the sandbox's own
 	}
 	workdir := path.Clean(spec.WorkdirOrDefault())
@@ -344,8 +350,8 @@ func (pl plan) ownDirectory() string {
 
 // engineMounts are the mounts of a container in the engine's structs: never
 // "source:target" strings, which a colon in a path breaks.
-func (pl plan) engineMounts(guest string, b box) []mount.Mount {
-	mounts := []mount.Mount{
+func (pl plan) engineMounts(guest string, b box) (mounts []mount.Mount, binds []string) {
+	mounts = []mount.Mount{
 		{Type: mount.TypeBind, Source: guest, Target: insideGuest, ReadOnly: true},
 		{Type: mount.TypeBind, Source: b.shared(), Target: insideBox},
 	}
@@ -355,8 +361,12 @@ func (pl plan) engineMounts(guest string, b box) []mount.Mount {
 	if pl.home == homeOutside {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: b.home(), Target: insideHome})
 	}
-	for _, m := range pl.placed {
-		mounts = append(mounts, engineMount(m))
+	if needsLabels(pl.facts) { // or a guest could not be started there
+		for _, m := range mounts {
+			binds = append(binds, bindText(m, "z"))
+		}
+		mounts = nil
 	}
-	return mounts
+	plain, labelled := split(pl.placed)
+	return append(mounts, plain...), append(binds, labelled...)
 }

@@ -62,6 +62,7 @@ var (
 	_ sandbox.Describer = (*Provider)(nil)
 	_ sandbox.Logger    = (*Provider)(nil)
 
+	_ sandbox.Reacher     = (*Provider)(nil)
 	_ sandbox.HostMounter = (*Provider)(nil)
 	_ sandbox.Overseer    = (*Provider)(nil)
 )
@@ -303,6 +304,12 @@ func (p *Provider) spot(ref sandbox.Ref) (spot, error) {
 		return spot{}, fmt.Errorf("the sandbox lives on the engine at %s, and this program uses %s (%s): %w", base, p.endpoint.host, p.endpoint.why, sandbox.ErrUnreachable)
 	}
 	return spot{id, guest}, nil
+}
+
+// Reaches implements sandbox.Reacher.
+func (p *Provider) Reaches(ref sandbox.Ref) error {
+	_, err := p.spot(ref)
+	return err
 }
 
 func (s spot) String() string {

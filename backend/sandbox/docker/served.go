@@ -205,9 +205,7 @@ func (p *Provider) servedHostConfig(pl plan) *container.HostConfig {
 		ShmSize:       pl.limits.Shm,
 		Resources:     engineLimits(pl.limits),
 	}
-	for _, m := range pl.placed {
-		h.Mounts = append(h.Mounts, engineMount(m))
-	}
+	h.Mounts, h.Binds = split(pl.placed)
 	if p.publishes(pl) {
 		h.PortBindings = nat.PortMap{servedNat: {{HostIP: "127.0.0.1"}}} // a free one, another at each start
 	}

@@ -52,7 +52,7 @@ func (p *Provider) withHome(ctx context.Context, c container.InspectResponse, ma
 }
 
 func homeIsOutside(c container.InspectResponse, b box) bool {
-	for _, m := range c.HostConfig.Mounts {
+	for _, m := range mountsOf(c.HostConfig) {
 		if m.Type == mount.TypeBind && m.Target == insideHome && m.Source == b.home() {
 			return true
 		}

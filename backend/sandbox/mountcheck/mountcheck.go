@@ -40,6 +40,11 @@ func ResolveMounts(spec sandbox.Spec, denied []string) ([]sandbox.Mount, error) 
 		if err != nil {
 			return nil, err
 		}
+		for _, byHand := range spec.Mounts {
+			if path.Clean(byHand.Target) == workdir {
+				m.SELinux = byHand.SELinux
+			}
+		}
 		mounts = append(mounts, m)
 	}
 	for i, m := range spec.Mounts {

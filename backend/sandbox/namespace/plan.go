@@ -64,7 +64,7 @@ func (p *Provider) plan(spec sandbox.Spec) (plan, error) {
 	}
 	slices.Sort(pl.env)
 	if pl.bwrap = findBubblewrap(); pl.bwrap == "" {
-		return plan{}, fmt.Errorf("%w: %w", sandbox.ErrNoWall, errMissing)
+		return plan{}, &sandbox.WallError{Wall: sandbox.WallNamespace, Err: errMissing}
 	}
 	if pl.guest, err = p.install(); err != nil {
 		return plan{}, err
@@ -106,6 +106,9 @@ func refuse(spec sandbox.Spec) error {
 		if m.Kind == sandbox.Volume {
 			return fault(fmt.Sprintf("mounts[%d].kind", i), "the namespace wall has no volumes; choose local-path")
 		}
+		if m.SELinux != "" {
+			return fault(fmt.Sprintf("mounts[%d].selinux", i), "the namespace wall gives files no labels, its processes keep the user's own; leave it out, or choose the docker wall")
+		}
 	}
 	return nil
 }
@@ -120,7 +123,15 @@ func limits(named map[string]string) (sandbox.Resources, error) {
 	if r.CPUs > processors {
 		return r, &sandbox.FieldError{Field: "resources.cpus", Reason: fmt.Sprintf("%q is more than the %v processors of this machine", named["cpus"], processors)}
 	}
-	r.Memory = cmp.Or(r.Memory, sandbox.DefaultResources.Memory)
+	var machine syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&machine); err != nil {
+		return r, fmt.Errorf("read how much memory this machine has: %w", err)
+	}
+	memory := int64(uint64(machine.Totalram) * uint64(machine.Unit))
+	if r.Memory > memory {
+		return r, &sandbox.FieldError{Field: "resources.memory", Reason: fmt.Sprintf("%q is more than the %dm of this machine", named["memory"], memory>>20)}
+	}
+	r.Memory = cmp.Or(r.Memory, min(sandbox.DefaultResources.Memory, memory))
 	r.Shm = cmp.Or(r.Shm, sandbox.DefaultResources.Shm)
 	r.PIDs = cmp.Or(r.PIDs, sandbox.DefaultResources.PIDs)
 	r.CPUs = cmp.Or(r.CPUs, min(sandbox.DefaultResources.CPUs, processors))

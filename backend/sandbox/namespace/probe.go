@@ -33,7 +33,7 @@ func findBubblewrap() string {
 func (p *Provider) Probe(ctx context.Context) error {
 	bwrap := findBubblewrap()
 	if bwrap == "" {
-		return fmt.Errorf("%w: %w", sandbox.ErrNoWall, errMissing)
+		return &sandbox.WallError{Wall: sandbox.WallNamespace, Err: errMissing}
 	}
 	users := []int{os.Geteuid()}
 	if users[0] == 0 {
@@ -43,7 +43,7 @@ func (p *Provider) Probe(ctx context.Context) error {
 	}
 	for _, uid := range users {
 		if err := probe(ctx, bwrap, uid); err != nil {
-			return fmt.Errorf("%w: bubblewrap as user %d: %w%s", sandbox.ErrNoWall, uid, err, hint())
+			return &sandbox.WallError{Wall: sandbox.WallNamespace, Err: fmt.Errorf("bubblewrap as user %d: %w%s", uid, err, hint())}
 		}
 	}
 	return nil

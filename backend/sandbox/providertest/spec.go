@@ -67,6 +67,8 @@ func testBadSpecs(t *testing.T, f *fixture) {
 		{"unknown resource", "resources.gpu", resource("gpu", "1")},
 		{"memory in words", "resources.memory", resource("memory", "2 gigs")},
 		{"no memory", "resources.memory", resource("memory", "0")},
+		{"more memory than there is", "resources.memory", resource("memory", "900t")},
+		{"the system's directory, by a detour", "mounts[0].target", mount(sandbox.Mount{Source: dir, Target: "/workspace/../etc"})},
 		{"negative processors", "resources.cpus", resource("cpus", "-1")},
 		{"no processes", "resources.pids", resource("pids", "0")},
 	} {

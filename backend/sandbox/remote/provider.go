@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 	"sync"
@@ -44,13 +43,11 @@ type Options struct {
 	Config sandbox.RemoteConfig
 	// Server speaks to an AIO server; nil where there are none.
 	Server func(baseURL string, auth sandbox.Auth) (Server, error)
-	Log    *slog.Logger
 }
 
 // Provider attaches to remote sandboxes.
 type Provider struct {
-	o   Options
-	log *slog.Logger
+	o Options
 
 	mu    sync.Mutex
 	kinds map[string]kind // by base URL, what answered there last
@@ -66,19 +63,15 @@ var (
 
 // New returns a Provider. It connects to nothing.
 func New(o Options) *Provider {
-	log := o.Log
-	if log == nil {
-		log = slog.Default()
-	}
-	return &Provider{o: o, log: log.With("component", "remote"), kinds: map[string]kind{}}
+	return &Provider{o: o, kinds: map[string]kind{}}
 }
 
 // Borrows marks what the provider hands out as shared.
 func (p *Provider) Borrows() {}
 
-// CheckURL says what is wrong with the URL of a remote sandbox, as an error that
+// checkURL says what is wrong with the URL of a remote sandbox, as an error that
 // wraps sandbox.ErrSpec.
-func CheckURL(base string) error {
+func checkURL(base string) error {
 	bad := func(reason string) error { return &sandbox.FieldError{Field: "base_url", Reason: reason} }
 	if base == "" {
 		return bad("is empty; give the URL of a guest or of an AIO server, as http://HOST:PORT")
@@ -108,7 +101,7 @@ func (p *Provider) target(spec sandbox.Spec) (string, error) {
 	if base == "" {
 		base = strings.TrimRight(p.o.Config.BaseURL, "/")
 	}
-	return base, CheckURL(base)
+	return base, checkURL(base)
 }
 
 // Check finds what a sandbox that is there already cannot be given.
@@ -172,7 +165,7 @@ func split(ref sandbox.Ref) (base, id string, err error) {
 	if base, id, err = sandbox.DecodeRef(ref); err != nil {
 		return "", "", err
 	}
-	if err := CheckURL(base); err != nil {
+	if err := checkURL(base); err != nil {
 		return "", "", fmt.Errorf("%w: %v", sandbox.ErrRef, err)
 	}
 	return base, id, nil

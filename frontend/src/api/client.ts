@@ -36,6 +36,11 @@ export class ApiError extends Error {
   }
 }
 
+/** messageOf says what went wrong, whatever was thrown. */
+export function messageOf(err: unknown): string {
+  return err instanceof Error ? err.message : String(err);
+}
+
 /** The commands on a session that take no body. */
 export type Verb = "interrupt" | "attach" | "start" | "stop" | "unpause" | "restart" | "reprovision" | "close" | "retry";
 

@@ -200,6 +200,7 @@ export interface EngineContainer {
   owner: string;
   session_id: string;
   sessions: string[] | null;
+  kept: boolean;
   condition: Condition;
   ports: string[] | null;
   network: string;
@@ -494,6 +495,7 @@ export interface Mount {
   target: string;
   mode?: Mode;
   kind?: MountKind;
+  selinux?: SELinux;
 }
 
 export type MountKind =
@@ -593,6 +595,10 @@ export interface Retry {
 export type Role =
   | "user"
   | "assistant";
+
+export type SELinux =
+  | "shared"
+  | "private";
 
 export interface SandboxStateChanged {
   condition: Condition;
@@ -875,6 +881,7 @@ export interface TurnInterrupted {
   cause: string;
   kills: KillReport[] | null;
   left: number;
+  unknown: number;
   took: number;
 }
 

@@ -1,4 +1,6 @@
 import type { Session, State } from "../api/types.gen";
+import { THERE } from "../state/engine";
+import { isGoneForGood } from "../views/words";
 
 /** What can be done with a sandbox, and why not where it cannot: "" means that it can. */
 export interface Acts {
@@ -16,7 +18,6 @@ export interface Acts {
 }
 
 const GONE: State[] = ["lost", "released", "failed", "detached"];
-const THERE: State[] = ["ready", "stopped", "paused", "unreachable"];
 
 /** actsOf says what makes sense in the state that a session's sandbox is in. */
 export function actsOf(session: Session, state: State | undefined): Acts {
@@ -27,12 +28,13 @@ export function actsOf(session: Session, state: State | undefined): Acts {
   if (!state) return all("There is no sandbox yet");
   if (state === "allocating" || state === "releasing") return all(`Wait: the sandbox is ${state}`);
   const ended = session.status === "ended" ? "The session has ended" : "";
-  const only = (states: State[], why: string): string => (states.includes(state) ? "" : why);
+  const only = (states: readonly State[], why: string): string => (states.includes(state) ? "" : why);
   const here = only(THERE, `The sandbox is ${state === "detached" ? "let go of" : state}`);
   // What is somebody else's is neither stopped nor started by us.
   const theirs = session.wall === "remote" ? "The other side runs it" : "";
   const found = theirs || (session.adopted ? "The container was there before us: stop it in the Containers view" : "");
-  const commit = session.wall === "docker" ? "" : "Only a container can be kept as an image";
+  const commit =
+    session.wall !== "docker" ? "Only a container can be kept as an image" : session.adopted ? "The container was there before us, and is not paused for it: docker commit makes an image of it" : "";
   return {
     shell: ended || only(["ready"], here || `It must run: it is ${state}`),
     attach: ended || only([...THERE, "detached"], here) || (state === "ready" ? "It is attached" : state === "paused" ? "It is paused: unpause it" : ""),
@@ -41,7 +43,7 @@ export function actsOf(session: Session, state: State | undefined): Acts {
     stop: here || found || only(["ready", "paused"], state === "stopped" ? "It is stopped" : "It does not answer"),
     restart: ended || here || found || only(["ready", "stopped", "paused"], "It does not answer: attach it"),
     release: here,
-    reprovision: ended || only(GONE, "Only for a sandbox that is gone: release it first"),
+    reprovision: ended || (isGoneForGood(session, session.sandbox) ? "The container was there before us, and is gone: open a new session" : "") || only(GONE, "Only for a sandbox that is gone: release it first"),
     snapshot: commit || here || only(["ready", "stopped", "paused"], "It does not answer"),
     fork: "",
     logs: only([...THERE, "failed"], here),

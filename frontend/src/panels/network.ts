@@ -1,4 +1,4 @@
-import type { Session } from "../api/types.gen";
+import type { EngineContainer, Session } from "../api/types.gen";
 import type { IconName } from "../ui/icons";
 
 /** NetworkText says what a sandbox can reach, in plain words. */
@@ -43,4 +43,12 @@ export function networkText(s: Pick<Session, "wall" | "network" | "adopted">): N
         title: "", advice: "",
       };
   }
+}
+
+/** networkOf says how a container of the engine reaches the network. The engine gives those behind the proxy none. */
+export function networkOf(c: EngineContainer, sessions: readonly Session[]): { short: string; long: string } {
+  const isProxied = c.network === "none" && sessions.some((s) => s.id === c.session_id && s.network === "proxy");
+  if (isProxied) return { short: "by the proxy", long: "none but its own loopback; connections go by the proxy of its session" };
+  if (c.network === "none") return { short: "no network", long: "none but its own loopback" };
+  return c.network === "open" ? { short: "own network", long: "a network of the engine" } : { short: c.network, long: c.network };
 }

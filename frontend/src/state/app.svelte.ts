@@ -1,5 +1,5 @@
 import { MediaQuery } from "svelte/reactivity";
-import { ApiError, Client, type Verb } from "../api/client";
+import { ApiError, Client, messageOf, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
@@ -9,6 +9,7 @@ import { Clock } from "./clock.svelte";
 import { Containers } from "./containers.svelte";
 import { Health } from "./doctor.svelte";
 import { chooseImage } from "./draft.svelte";
+import { newest } from "./engine";
 import { findImage, Images, isTiny, TINY } from "./images.svelte";
 import { Keys } from "./keys.svelte";
 import { surround } from "./notify.svelte";
@@ -102,7 +103,9 @@ export class App {
   /** start connects, and returns what ends it. */
   start(): () => void {
     this.prefs.show();
-    const stops = [this.clock.start(), this.router.start(), this.keys.start(), this.calling.stop];
+    // Before the router, which then reads an address without a token.
+    addEventListener("hashchange", this.retoken);
+    const stops = [() => removeEventListener("hashchange", this.retoken), this.clock.start(), this.router.start(), this.keys.start(), this.calling.stop];
     if (this.token) this.connect();
     else this.authorized = false;
     return () => {
@@ -111,6 +114,12 @@ export class App {
       clearTimeout(this.gathering);
     };
   }
+
+  /** retoken takes the token of an address that was pasted into the open page, and wipes it from there. */
+  private readonly retoken = (): void => {
+    const token = takeToken(window);
+    if (token && (token !== this.token || !this.authorized)) this.signIn(token);
+  };
 
   /** signIn takes a token, or the URL that holds one, that a person pasted. */
   signIn(pasted: string): void {
@@ -221,16 +230,11 @@ export class App {
     });
   }
 
-  /** begin starts a session's sandbox that is stopped. A container that was there before is started as what it is. */
-  begin = (s: Session) =>
-    this.attempt("The sandbox was not started", async () => {
+  /** begin starts a session's sandbox that is stopped, or unpauses it. A container that was there before is started as what it is. */
+  begin = (s: Session, verb: "start" | "unpause") =>
+    this.attempt(failures[verb], async () => {
       if (s.adopted) await this.client.startContainer(containerOf(s));
-      await this.client.do(s.id, "start");
-    });
-  unpause = (s: Session) =>
-    this.attempt("The sandbox was not unpaused", async () => {
-      if (s.adopted) await this.client.startContainer(containerOf(s));
-      await this.client.do(s.id, "unpause");
+      await this.client.do(s.id, verb);
     });
 
   startContainer = (c: EngineContainer) =>
@@ -303,9 +307,7 @@ export class App {
   async container(id: string): Promise<Container> {
     const container = await this.client.container(id);
     const session = this.sessions?.find((s) => s.id === id);
-    if (session?.sandbox && container.condition.observed_at > session.sandbox.observed_at) {
-      this.merge({ ...session, sandbox: container.condition });
-    }
+    if (session?.sandbox && container.condition.value) this.merge({ ...session, sandbox: container.condition });
     return container;
   }
 
@@ -349,7 +351,7 @@ export class App {
       });
     } catch (err) {
       if (this.noticeAuth(err)) return;
-      this.demoFault = err instanceof Error ? err.message : String(err);
+      this.demoFault = messageOf(err);
       if (this.router.route.at !== "home") this.toasts.show("The demo did not start", this.demoFault);
     } finally {
       this.demo = "";
@@ -454,9 +456,12 @@ export class App {
     }
   }
 
+  /** merge takes what is told of a session; of its sandbox's state, the newest that was observed stays. */
   private merge(s: Session): void {
-    const others = (this.sessions ?? []).filter((o) => o.id !== s.id);
-    this.take([...others, s].sort(newestFirst));
+    const known = this.sessions ?? [];
+    const last = known.find((o) => o.id === s.id);
+    const others = known.filter((o) => o.id !== s.id);
+    this.take([...others, { ...s, sandbox: newest(last?.sandbox ?? null, s.sandbox) }].sort(newestFirst));
   }
 
   private take(sessions: Session[]): void {
@@ -515,7 +520,7 @@ export class App {
       await act();
       return true;
     } catch (err) {
-      if (!this.noticeAuth(err)) this.toasts.show(failure, err instanceof Error ? err.message : String(err));
+      if (!this.noticeAuth(err)) this.toasts.show(failure, messageOf(err));
       return false;
     }
   }
@@ -535,7 +540,7 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
   attach: "The sandbox was not attached",
   start: "The sandbox was not started",
   stop: "The sandbox was not stopped",
-  unpause: "The sandbox does not go on",
+  unpause: "The sandbox was not unpaused",
   restart: "The sandbox was not restarted",
   retry: "The model was not asked again",
   reprovision: "No new sandbox was made",

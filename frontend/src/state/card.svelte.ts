@@ -1,3 +1,4 @@
+import { messageOf } from "../api/client";
 import type { Container, Stats } from "../api/types.gen";
 
 const EVERY_MS = 2_000;
@@ -52,7 +53,7 @@ export class Card {
       this.error = next.error;
     } catch (err) {
       if (turn !== this.turn) return;
-      this.error = err instanceof Error ? err.message : String(err);
+      this.error = messageOf(err);
     }
     clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.tick(turn), EVERY_MS);

@@ -1,4 +1,4 @@
-import type { Client } from "../api/client";
+import { type Client, messageOf } from "../api/client";
 import type { EngineContainer, EngineContainers } from "../api/types.gen";
 
 /** Containers are all those of the engine, as they were seen last. */
@@ -42,7 +42,7 @@ export class Containers {
     try {
       this.take(await this.client().containers());
     } catch (err) {
-      this.error = err instanceof Error ? err.message : String(err);
+      this.error = messageOf(err);
     } finally {
       this.loading = false;
     }

@@ -1,3 +1,4 @@
+import { messageOf } from "../api/client";
 import type { Check, Doctor } from "../api/types.gen";
 
 const DISMISSED = "glovebox.doctor.dismissed";
@@ -38,7 +39,7 @@ export class Health {
       this.at = Date.now();
       this.error = "";
     } catch (err) {
-      this.error = err instanceof Error ? err.message : String(err);
+      this.error = messageOf(err);
       throw err;
     } finally {
       this.busy = false;

@@ -1,5 +1,5 @@
 import type { About, OpenRequest, Wall } from "../api/types.gen";
-import { ApiError } from "../api/client";
+import { ApiError, messageOf } from "../api/client";
 import { agentOf, blank, changesOf, commandOf, fieldOf, isOurs, lacking, requestOf, wallOf, type Fault, type Form, type Row } from "./request";
 
 const DRAFT = "glovebox.draft";
@@ -103,7 +103,7 @@ export class Draft {
 
 /** faultOf puts an error at its field; there the message need not name the field once more. */
 function faultOf(err: unknown, rows: Row[]): Fault {
-  const message = err instanceof Error ? err.message : String(err);
+  const message = messageOf(err);
   const field = err instanceof ApiError ? fieldOf(err.field, rows) : "";
   const named = err instanceof ApiError && field !== "" ? [`${err.field}: `, `${err.field.replace(/^spec\./, "")}: `] : [];
   const prefix = named.find((n) => message.startsWith(n)) ?? "";

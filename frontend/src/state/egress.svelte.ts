@@ -20,8 +20,7 @@ export interface Decision {
   error: string;
   sent: number;
   received: number;
-  /** first and at are when it was decided first and last. */
-  first: string;
+  /** at is when it was decided last. */
   at: string;
 }
 
@@ -69,7 +68,6 @@ export class Egress {
       error: (isNewer && d.error) || old?.error || d.error,
       sent: d.sent + (old?.sent ?? 0),
       received: d.received + (old?.received ?? 0),
-      first: old && old.first < d.first ? old.first : d.first,
       at: isNewer ? at : old.at,
     });
     if (this.rows.size > KEPT) {

@@ -1,5 +1,5 @@
 import { SvelteMap, SvelteSet } from "svelte/reactivity";
-import { ApiError, type Client } from "../api/client";
+import { ApiError, type Client, messageOf } from "../api/client";
 import type { FileInfo, FileView } from "../api/types.gen";
 
 /** What is asked of the server. */
@@ -226,7 +226,7 @@ export function parentOf(path: string): string {
 }
 
 function fault(err: unknown): Fault {
-  return { code: err instanceof ApiError ? err.code : "", message: err instanceof Error ? err.message : String(err) };
+  return { code: err instanceof ApiError ? err.code : "", message: messageOf(err) };
 }
 
 const kept = new WeakMap<FileServer, Map<string, Files>>();

@@ -1,4 +1,4 @@
-import type { Client } from "../api/client";
+import { type Client, messageOf } from "../api/client";
 import type { Dir } from "../api/types.gen";
 
 /** Crumb is one step of a path. */
@@ -42,7 +42,7 @@ export class Folders {
       this.show(found);
       return true;
     } catch (err) {
-      if (turn === this.turn) this.error = err instanceof Error ? err.message : String(err);
+      if (turn === this.turn) this.error = messageOf(err);
       return false;
     } finally {
       if (turn === this.turn) this.loading = false;
@@ -63,7 +63,7 @@ export class Folders {
       this.show(await this.client.makeDir(`${this.path.replace(/\/$/, "")}/${text}`));
       return true;
     } catch (err) {
-      this.fault = err instanceof Error ? err.message : String(err);
+      this.fault = messageOf(err);
       return false;
     }
   }

@@ -1,4 +1,5 @@
 import type { Session } from "../api/types.gen";
+import { isThere } from "./engine";
 
 /** What a fork takes of its source's sandbox, and of its workspace. */
 export type ForkSandbox = "snapshot" | "fresh" | "share";
@@ -10,11 +11,9 @@ export interface ForkChoice {
   means: string;
 }
 
-const HELD = ["ready", "stopped", "paused", "unreachable"];
-
 /** forkChoices are the sandboxes that a fork of a session can have, the one that is most like it first. */
 export function forkChoices(s: Session): ForkChoice[] {
-  const isHeld = HELD.includes(s.sandbox?.value ?? "");
+  const isHeld = isThere(s.sandbox?.value);
   const list: ForkChoice[] = [];
   if (s.wall === "docker" && isHeld && !s.adopted && s.sandbox?.value !== "unreachable") {
     list.push({ value: "snapshot", label: "own, from a snapshot", means: "A container of its own, with all that this one holds now." });

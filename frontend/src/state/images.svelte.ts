@@ -1,4 +1,4 @@
-import { ApiError, type Client } from "../api/client";
+import { ApiError, type Client, messageOf } from "../api/client";
 import type { Build, Frame, ImageInfo } from "../api/types.gen";
 
 /** The image that Glovebox has a recipe for: the recipe's name, and how its references begin. */
@@ -82,7 +82,7 @@ export class Images {
       this.error = found.error;
       for (const b of found.builds ?? []) this.apply(b);
     } catch (err) {
-      this.error = err instanceof Error ? err.message : String(err);
+      this.error = messageOf(err);
     } finally {
       this.loading = false;
     }
@@ -93,15 +93,8 @@ export class Images {
     if (f.type === "build" && f.build) this.apply(f.build);
   }
 
-  async build(image: string): Promise<void> {
-    this.refused = { ...this.refused, [image]: "" };
-    try {
-      const begun = await this.client().build(image);
-      if (isBuild(begun)) this.apply(begun);
-    } catch (err) {
-      this.refused = { ...this.refused, [image]: err instanceof Error ? err.message : String(err) };
-    }
-  }
+  build = (image: string): Promise<void> => this.begin(image, () => this.client().build(image));
+  pull = (image: string): Promise<void> => this.begin(image, () => this.client().pull(image));
 
   async cancel(image: string): Promise<void> {
     try {
@@ -111,16 +104,6 @@ export class Images {
       // It may have ended by itself just before: the list tells.
       if (!(err instanceof ApiError) || err.status === 0) this.refused = { ...this.refused, [image]: String(err) };
       await this.load();
-    }
-  }
-
-  async pull(image: string): Promise<void> {
-    this.refused = { ...this.refused, [image]: "" };
-    try {
-      const begun = await this.client().pull(image);
-      if (isBuild(begun)) this.apply(begun);
-    } catch (err) {
-      this.refused = { ...this.refused, [image]: err instanceof Error ? err.message : String(err) };
     }
   }
 
@@ -147,6 +130,16 @@ export class Images {
     const why = this.refused[image];
     if (why) throw new ApiError(0, "image", why);
     return ended;
+  }
+
+  private async begin(image: string, ask: () => Promise<unknown>): Promise<void> {
+    this.refused = { ...this.refused, [image]: "" };
+    try {
+      const begun = await ask();
+      if (isBuild(begun)) this.apply(begun);
+    } catch (err) {
+      this.refused = { ...this.refused, [image]: messageOf(err) };
+    }
   }
 
   private apply(b: Build): void {

@@ -100,6 +100,8 @@ export interface Note {
   icon: "sandbox" | "stop" | "error" | "done" | "info" | "link" | "retry" | "sum";
   text: string;
   detail: string;
+  /** whole is what text has the beginning of. */
+  whole?: string;
   at: string;
   /** until is when the model is asked again, while that is to come. */
   until?: string;

@@ -89,9 +89,14 @@ export function urlFault(text: string): string {
   return url.search || url.hash ? "Leave out what follows the path." : "";
 }
 
+/** entriesOf returns what is written for the proxy to let through. */
+function entriesOf(form: Form): string[] {
+  return form.allow.split(/[\s,]+/).filter(Boolean);
+}
+
 /** allowOf returns what the proxy lets through besides public addresses: what is configured, and what is written. */
 export function allowOf(form: Form, about: About | null): string[] {
-  const entries = form.allow.split(/[\s,]+/).filter(Boolean);
+  const entries = entriesOf(form);
   return entries.length > 0 ? [...new Set([...(about?.default_spec.network.allow ?? []), ...entries])] : [];
 }
 
@@ -202,12 +207,13 @@ export function changesOf(form: Form, about: About | null): string[] {
   const wall = wallOf(form, about);
   const ours = isOurs(wall);
   const usual = about?.agents?.[0]?.name ?? "";
+  const network = networkOf(form, about);
   const rows = written(form.mounts).length;
   return [
     form.agent && form.agent !== usual ? `agent ${form.agent}` : "",
     form.approvals && form.approvals !== approvalsOf({ ...form, approvals: "" }, wall) ? `approvals ${form.approvals}` : "",
-    ours && networkOf(form, about) !== networkOf({ ...form, network: "" }, about) ? `network ${networkOf(form, about)}` : "",
-    ours && networkOf(form, about) === "proxy" && form.allow.trim() ? `${form.allow.split(/[\s,]+/).filter(Boolean).length} allowed besides` : "",
+    ours && network !== networkOf({ ...form, network: "" }, about) ? `network ${network}` : "",
+    ours && network === "proxy" && form.allow.trim() ? `${entriesOf(form).length} allowed besides` : "",
     wall === "docker" && form.wire ? "wire aio" : "",
     wall === "docker" && form.user && form.user !== userOf({ ...form, user: "" }, about) ? `user ${form.user}` : "",
     ours && rows > 0 ? count(rows, "mount") : "",

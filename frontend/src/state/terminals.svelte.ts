@@ -1,4 +1,4 @@
-import { ApiError, type Client } from "../api/client";
+import { ApiError, type Client, messageOf } from "../api/client";
 import type { Terminal } from "../api/types.gen";
 
 /** What is asked of the server. */
@@ -76,7 +76,7 @@ export class Terminals {
   }
 
   private failed(err: unknown): void {
-    this.error = { code: err instanceof ApiError ? err.code : "", message: err instanceof Error ? err.message : String(err) };
+    this.error = { code: err instanceof ApiError ? err.code : "", message: messageOf(err) };
   }
 }
 

@@ -13,9 +13,13 @@ import type {
   Usage,
 } from "../api/types.gen";
 import { count, dollars, span, tokens, took } from "../text/format";
+import { oneLine, repeats } from "../text/visible";
 import { Egress } from "./egress.svelte";
 import { Call, type Item, type Note } from "./items.svelte";
 import { LiveText } from "./output.svelte";
+
+/** How much of a failed sandbox's cause its row shows. */
+const BRIEF = 60;
 
 /** Proof is what the last interrupt proved. */
 export interface Proof {
@@ -40,8 +44,8 @@ export class Timeline {
   readonly egress = new Egress();
   /** allow are the entries that the proxy lets through besides public addresses. */
   allow = $state.raw<readonly string[]>([]);
-  /** since is when the sandbox came into the state that it was last told to be in. */
-  since = $state.raw<{ value: string; at: string }>({ value: "", at: "" });
+  /** since is when the sandbox came into the state that it was last told to be in, and all that was said of why. */
+  since = $state.raw<{ value: string; at: string; cause: string; detail: string }>({ value: "", at: "", cause: "", detail: "" });
   /** reading says that a person has opened the thought that comes. */
   reading = $state(false);
 
@@ -134,7 +138,7 @@ export class Timeline {
         return this.interrupted(e, body);
       case "TaskSuspended":
         this.settle();
-        if (body.reason === "turn_failed") this.note(e, "error", "bad", "The turn failed", body.detail);
+        if (body.reason === "turn_failed") this.turnFailed(e, body.detail);
         if (body.wake_on === "next-goal") this.ended(e);
         return;
       case "TaskCompleted":
@@ -237,7 +241,14 @@ export class Timeline {
   }
 
   private sandbox(e: Event, { condition, detail }: SandboxStateChanged): void {
-    if (this.since.value !== condition.value) this.since = { value: condition.value, at: e.at };
+    const at = this.since.value === condition.value ? this.since.at : e.at;
+    this.since = { value: condition.value, at, cause: condition.cause, detail };
+    if (condition.value === "failed") {
+      // A banner or the card shows it whole while it is so.
+      const whole = detail || condition.cause;
+      const brief = oneLine(whole, BRIEF);
+      return this.note(e, "sandbox", "bad", whole ? `Sandbox failed: ${brief}` : "Sandbox failed", "", brief === whole ? undefined : whole);
+    }
     const text = condition.cause ? `Sandbox ${condition.value}: ${condition.cause}` : `Sandbox ${condition.value}`;
     const tone = sandboxTone(condition.value);
     const last = this.list.at(-1);
@@ -248,16 +259,31 @@ export class Timeline {
     this.note(e, "sandbox", tone, text, detail);
   }
 
+  /** turnFailed tells why a turn failed; what the row of a failed sandbox says is not said twice. */
+  private turnFailed(e: Event, detail: string): void {
+    const { value, cause } = this.since;
+    if (value === "failed" && repeats(detail, cause)) return this.note(e, "error", "bad", "The turn failed with its sandbox", "");
+    this.note(e, "error", "bad", "The turn failed", detail);
+  }
+
   private interrupted(e: Event, body: TurnInterrupted): void {
     this.settle();
     for (const call of this.open) {
       if (call.state === "queued" || call.state === "running") call.learn({ state: "interrupted" });
     }
     this.open.clear();
-    const text = `${count(body.left, "process", "processes")} left, ${took(body.took)}`;
-    this.proof = { text, clean: body.left === 0, at: e.at };
+    // Without a kill nothing is proven, and an event of before counts no unknown calls.
+    const isProven = body.left > 0 || (body.kills ?? []).length > 0;
+    const unknown = body.unknown ?? 0;
+    const parts: string[] = [];
+    if (isProven) parts.push(`${count(body.left, "process", "processes")} left, ${took(body.took)}`);
+    if (unknown > 0) parts.push(`${count(unknown, "call", "calls")} may still run`);
+    const text = parts.join(" · ");
+    const isClean = body.left === 0 && unknown === 0;
+    if (text !== "") this.proof = { text, clean: isClean, at: e.at };
     const cause = body.cause === "shutdown" ? "Interrupted: the server shut down" : "Stopped";
-    this.note(e, "stop", body.left === 0 ? "good" : "bad", `${cause} · ${text}`, killedText(body.kills ?? []));
+    const tone = !isClean ? "bad" : isProven ? "good" : "plain";
+    this.note(e, "stop", tone, text === "" ? cause : `${cause} · ${text}`, killedText(body.kills ?? []));
   }
 
   private call(id: string): Call {
@@ -270,8 +296,8 @@ export class Timeline {
     return call;
   }
 
-  private note(e: Event, icon: Note["icon"], tone: Note["tone"], text: string, detail: string): void {
-    this.push({ kind: "note", id: `n${e.seq}`, icon, tone, text, detail, at: e.at });
+  private note(e: Event, icon: Note["icon"], tone: Note["tone"], text: string, detail: string, whole?: string): void {
+    this.push({ kind: "note", id: `n${e.seq}`, icon, tone, text, detail, whole, at: e.at });
   }
 
   private replace(at: number, item: Item): void {

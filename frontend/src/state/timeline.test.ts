@@ -155,7 +155,7 @@ describe("Timeline", () => {
   it("shows the proof of a stop", () => {
     const s = running();
     s.tell("TurnInterrupted", {
-      cause: "stop", left: 0, took: 38e6,
+      cause: "stop", left: 0, unknown: 0, took: 38e6,
       kills: [{ cause: "stop", killed: [{ pid: 7, name: "sleep" }], rounds: 1, took: 1, left: null, stuck: null, best_effort: false }],
     });
     expect(s.timeline.proof).toMatchObject({ text: "0 processes left, 38 ms", clean: true });
@@ -165,8 +165,17 @@ describe("Timeline", () => {
 
   it("says so when a stop left a process", () => {
     const s = running();
-    s.tell("TurnInterrupted", { cause: "stop", left: 1, took: 2e9, kills: null });
+    s.tell("TurnInterrupted", { cause: "stop", left: 1, unknown: 0, took: 2e9, kills: null });
     expect(s.timeline.proof).toMatchObject({ text: "1 process left, 2.0 s", clean: false });
+  });
+
+  it("proves nothing where nothing was killed", () => {
+    const s = running();
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, unknown: 0, took: 1e6, kills: null });
+    expect(s.timeline.proof).toBeNull();
+    expect(s.timeline.items.at(-1)).toMatchObject({ text: "Stopped", tone: "plain" });
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, unknown: 1, took: 1e6, kills: null });
+    expect(s.timeline.proof).toMatchObject({ text: "1 call may still run", clean: false });
   });
 
   const used = { input: 1_000, output: 200, cache_read: 11_000, cache_write: 0 };
@@ -188,7 +197,7 @@ describe("Timeline", () => {
   it("says that a retry was not made", () => {
     const s = new Story();
     s.tell("LLMRetryScheduled", failed);
-    s.tell("TurnInterrupted", { cause: "stop", left: 0, took: 1e6, kills: null });
+    s.tell("TurnInterrupted", { cause: "stop", left: 0, unknown: 0, took: 1e6, kills: null });
     expect(s.shown()[0]).toBe("The model is overloaded: attempt 2 of 6 was not made");
   });
 
@@ -214,6 +223,18 @@ describe("Timeline", () => {
     }
     expect(s.timeline.length).toBe(25_000);
     expect(performance.now() - started).toBeLessThan(2_000);
+  });
+
+  it("says once, in short, why a sandbox failed, and has the whole at hand", () => {
+    const s = new Story();
+    const cause = "make the container: the engine refuses the mount of /srv/data: it is not shared with the machine of the engine";
+    s.tell("SandboxStateChanged", { condition: { value: "failed", cause, observed_at: "2026-01-02T03:04:05Z", source: "ledger" }, ref: "", detail: cause });
+    s.tell("TaskSuspended", { reason: "turn_failed", wake_on: "next-goal", detail: `the sandbox: ${cause}` });
+    const rows = s.timeline.items.flatMap((i) => (i.kind === "note" ? [i] : []));
+    expect(rows.map((r) => r.text + r.detail).join("\n")).not.toContain(cause);
+    expect(rows[0]).toMatchObject({ whole: cause, text: `Sandbox failed: ${cause.slice(0, 60)}…` });
+    expect(rows[1]).toMatchObject({ text: "The turn failed with its sandbox", detail: "" });
+    expect(s.timeline.since).toMatchObject({ value: "failed", cause, detail: cause });
   });
 
   it("keeps the steps of an allocation in one row", () => {

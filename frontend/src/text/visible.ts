@@ -22,3 +22,8 @@ export function oneLine(text: string, max = 300): string {
   const line = text.trimStart().split("\n", 1)[0] ?? "";
   return visible(line.length > max ? `${line.slice(0, max)}…` : line.trimEnd());
 }
+
+/** repeats reports whether a text says again what a cause says, or its beginning where the cause is long. */
+export function repeats(text: string, cause: string): boolean {
+  return cause !== "" && text.includes(cause.slice(0, 60));
+}

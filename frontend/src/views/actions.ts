@@ -8,6 +8,7 @@ import { terminalsOf } from "../state/terminals.svelte";
 import { count } from "../text/format";
 import { oneLine, titleOf } from "../text/visible";
 import type { IconName } from "../ui/icons";
+import { isGoneForGood } from "./words";
 
 /** Action is one thing that a person can do now. Menus, the header and the palette show the same ones. */
 export interface Action {
@@ -37,24 +38,26 @@ export interface Act extends Action {
 }
 
 /** sandboxActs are all that can be done with a session's sandbox, in the state that is known of it. */
-export function sandboxActs(app: App, s: Session, state: State | undefined = s.sandbox?.value): Act[] {
+export function sandboxActs(app: App, s: Session): Act[] {
+  const state = s.sandbox?.value;
   const why = actsOf(s, state);
   const command = (verb: "attach" | "stop" | "restart" | "reprovision") => () => void app.command(s.id, verb);
   const list: Act[] = [
     { id: "shell", icon: "terminal", label: "Open shell", key: "shell", why: why.shell, run: () => void openShell(app, s.id) },
     { id: "attach", icon: "plug", label: "Attach", key: "attach", hint: "Connects to the sandbox again", why: why.attach, run: command("attach") },
     state === "paused"
-      ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", hint: "Its processes go on where they were", why: why.unpause, run: () => void app.unpause(s) }
-      : { id: "start", icon: "play", label: "Start", key: "begin", hint: "With the files it had", why: why.start, run: () => void app.begin(s) },
+      ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", hint: "Its processes go on where they were", why: why.unpause, run: () => void app.begin(s, "unpause") }
+      : { id: "start", icon: "play", label: "Start", key: "begin", hint: "With the files it had", why: why.start, run: () => void app.begin(s, "start") },
     { id: "stop-container", icon: "stop", label: "Stop container", key: "halt", hint: "Start brings it back with its files", why: why.stop, run: command("stop") },
     { id: "restart", icon: "refresh", label: "Restart", key: "restart", hint: "The same container, with its files", why: why.restart, run: command("restart") },
-    { id: "reprovision", icon: "sparkle", label: "Re-provision", key: "renew", hint: "A new sandbox on the same workspace", why: why.reprovision, run: command("reprovision") },
+    { id: "reprovision", icon: "sparkle", label: "Re-provision", key: "renew", hint: s.adopted ? "A new guest in the same container" : "A new sandbox on the same workspace", why: why.reprovision, run: command("reprovision") },
     { id: "snapshot", icon: "camera", label: "Snapshot…", key: "snapshot", hint: "Keeps its files as an image", why: why.snapshot, run: () => (app.sheet = { show: "snapshot", id: s.id }) },
     { id: "fork", icon: "fork", label: "Fork…", key: "fork", hint: "A second session that goes on from here", why: why.fork, run: () => (app.sheet = { show: "fork", id: s.id }) },
     { id: "logs", icon: "log", label: "Logs", key: "logs", hint: "What its own process wrote", why: why.logs, run: () => readLogs(app, s) },
     { id: "release", icon: "eject", label: "Release", key: "release", hint: releaseHint(s), why: why.release, run: () => void app.release(s.id, "remove") },
   ];
-  return list;
+  if (!isGoneForGood(s, s.sandbox)) return list;
+  return list.map((a) => (a.id === "reprovision" ? { id: "another", icon: "plus", label: "New session", key: "renew", hint: "In another place: this one's container is gone", why: "", run: () => app.router.create() } : a));
 }
 
 /** What a sandbox needs most, by its state; the header shows it. */
@@ -64,7 +67,7 @@ const NEEDED: Partial<Record<State, string>> = {
 
 /** needed is the one action that brings a sandbox back, where it has to be. */
 export function needed(app: App, s: Session): Act | undefined {
-  const id = s.sandbox ? NEEDED[s.sandbox.value] : undefined;
+  const id = isGoneForGood(s, s.sandbox) ? "another" : s.sandbox ? NEEDED[s.sandbox.value] : undefined;
   return sandboxActs(app, s).find((a) => a.id === id && a.why === "");
 }
 
@@ -81,14 +84,14 @@ function readLogs(app: App, s: Session): void {
 
 function releaseHint(s: Session): string {
   if (s.wall === "remote") return "We let go of it; the other side stays as it is";
-  if (s.adopted) return "We go; the container stays as it was found";
+  if (s.adopted) return "Our guest goes; what was changed in the container stays";
   return "Removes the container; the workspace stays";
 }
 
 /** releases are the ways to let go of a sandbox. */
 export function releases(app: App, s: Session): Action[] {
-  if (actsOf(s, s.sandbox?.value).release !== "") return [];
-  const first: Action = { id: "release", icon: "eject", label: "Release", key: "release", hint: releaseHint(s), run: () => void app.release(s.id, "remove") };
+  const first = sandboxActs(app, s).find((a) => a.id === "release" && a.why === "");
+  if (!first) return [];
   if (s.wall === "remote" || s.adopted) return [first];
   return [
     first,
@@ -102,31 +105,43 @@ export function containerActs(app: App, c: EngineContainer): Act[] {
   const why = offersOf(c);
   const own = app.sessions?.find((s) => s.id === c.session_id);
   const isOrphan = ownerOf(c) === "orphan";
+  const users = c.sessions ?? [];
+  const takeUp = (): Promise<boolean> => app.containers.during(c.id, "attaching", () => app.command(c.session_id, "attach"));
+  /** join returns the session that is in it from now on: the one that kept it, or another; "" for none. */
+  const join = async (): Promise<string> => (c.kept ? ((await takeUp()) ? c.session_id : "") : app.attachTo(c));
+  const attach = async (): Promise<void> => {
+    const id = await join();
+    if (id) app.router.go(app.place(id));
+  };
   const shell = async (): Promise<void> => {
-    const id = c.session_id || (c.sessions ?? [])[0] || (await app.attachTo(c));
+    const id = (!c.kept && (c.session_id || users[0])) || (await join());
     if (!id) return;
     app.router.go({ at: "session", id, panel: "terminal" });
     if (await app.settled(id)) await openShell(app, id);
   };
-  const attach = async (): Promise<void> => {
-    const id = await app.attachTo(c);
-    if (id) app.router.go(app.place(id));
-  };
   return [
-    { id: "attach", icon: "plug", label: (c.sessions ?? []).length > 0 ? "Attach another session" : "Attach", key: "attach", hint: "Opens a session in it; a release leaves it as it was", why: why.attach, run: () => void attach() },
+    {
+      id: "attach",
+      icon: "plug",
+      label: !c.kept && users.length > 0 ? "Attach another session" : "Attach",
+      key: "attach",
+      hint: c.kept ? "Its session takes it up again" : "Opens a session in it; a release takes the guest out, and what was changed stays",
+      why: why.attach,
+      run: () => void attach(),
+    },
     c.condition.value === "paused"
       ? { id: "unpause", icon: "play", label: "Unpause", key: "begin", why: why.unpause, run: () => void app.startContainer(c) }
       : { id: "start", icon: "play", label: "Start", key: "begin", why: why.start, run: () => void app.startContainer(c) },
-    { id: "shell", icon: "terminal", label: "Open shell", key: "shell", hint: own || (c.sessions ?? []).length > 0 ? undefined : "Attaches a session first", why: why.shell, run: () => void shell() },
+    { id: "shell", icon: "terminal", label: "Open shell", key: "shell", hint: own || users.length > 0 ? undefined : "Attaches a session first", why: why.shell, run: () => void shell() },
     { id: "logs", icon: "log", label: "Logs", key: "logs", why: why.logs, run: () => (app.sheet = { show: "logs", title: `What ${oneLine(c.name)} wrote`, read: (tail) => app.client.containerLogs(c.id, tail) }) },
     { id: "stop", icon: "stop", label: "Stop", key: "halt", hint: own ? "Its files are kept" : undefined, why: why.stop, run: () => void app.stopContainer(c) },
-    { id: "release", icon: "eject", label: isOrphan ? "Remove" : "Release", key: "release", hint: releaseText(c), why: why.release, run: () => void app.releaseContainer(c, "remove") },
+    { id: "release", icon: "eject", label: isOrphan || c.kept ? "Remove" : "Release", key: "release", hint: releaseText(c), why: why.release, run: () => void app.releaseContainer(c, "remove") },
   ];
 }
 
 /** containerReleases are the ways to let go of a container besides the first one. */
 export function containerReleases(app: App, c: EngineContainer): Action[] {
-  if (offersOf(c).release !== "" || !c.session_id) return [];
+  if (offersOf(c).release !== "" || !c.session_id || c.kept) return [];
   return [
     { id: "release-keep", icon: "link", label: "Release and keep", hint: "It stays as it is; we let go of it", run: () => void app.releaseContainer(c, "keep") },
     { id: "release-stop", icon: "pause", label: "Release and stop", hint: "It stays, stopped", run: () => void app.releaseContainer(c, "stop") },
@@ -216,7 +231,7 @@ export function actions(app: App): Action[] {
     if (s.retry || s.suspended === "turn_failed") {
       list.push({ id: "retry", icon: "refresh", label: "Ask the model again now", run: () => void app.command(s.id, "retry") });
     }
-    list.push(...sandboxActs(app, s).filter((a) => a.why === "" && a.id !== "release"), ...releases(app, s), ...care(app, s, "header"));
+    list.push(...sandboxActs(app, s).filter((a) => a.why === "" && a.id !== "release" && a.id !== "another"), ...releases(app, s), ...care(app, s, "header"));
     if (s.short_id) list.push({ id: "copy-id", icon: "copy", label: "Copy the container's id", hint: s.short_id, run: () => void navigator.clipboard.writeText(s.short_id) });
   }
   const hand = app.router.route.at === "containers" ? app.containers.hand : null;

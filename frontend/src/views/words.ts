@@ -1,6 +1,7 @@
 import type { Condition, KillReport, Process, Session, Status, Wall, Where } from "../api/types.gen";
 import type { CallState } from "../state/items.svelte";
 import { count, took } from "../text/format";
+import { oneLine } from "../text/visible";
 import type { IconName, Tone } from "../ui/icons";
 
 /** How a state looks: always an icon and a word beside the colour. */
@@ -46,6 +47,27 @@ export function sandboxLook(s: Session): Look {
   return look;
 }
 
+/** pillText names a state and what brought it about. Why one failed is a whole sentence or more: a banner and the card have room for it. */
+export function pillText(c: Condition | null | undefined, text: string): string {
+  return c?.cause && c.value !== "failed" ? `${text}: ${oneLine(c.cause)}` : text;
+}
+
+/** isGoneForGood says that the container of a session was there before it, and is there no more: nobody can make that again. */
+export function isGoneForGood(s: Pick<Session, "adopted">, c: Condition | null | undefined): boolean {
+  return s.adopted && c?.value === "lost" && c.cause === "removed";
+}
+
+/** limitText says a limit of a sandbox; the engine writes 0 or less where there is none. */
+export function limitText(limit: string | undefined): string {
+  return limit === undefined || Number.parseFloat(limit) <= 0 ? "not limited" : limit;
+}
+
+/** cpuText says how many cores are used, of how many; cores is -1 before there are two readings. */
+export function cpuText(cores: number, limit: string | undefined): string {
+  if (cores < 0) return "…";
+  return Number(limit) > 0 ? `${cores.toFixed(2)} of ${limit} cores` : `${Math.round(cores * 100)} % of a core`;
+}
+
 /** placeLook is how a container of the engine looks: in the engine's words, where nothing says that it is a sandbox. */
 export function placeLook(c: Condition): Look {
   const look = sandboxes[c.value] ?? { tone: "plain", icon: "box", text: c.value };
@@ -80,6 +102,9 @@ export function causeText({ value, cause }: Pick<Condition, "value" | "cause">, 
       return "";
   }
 }
+
+/** FROZEN says what a paused sandbox is, and what helps. */
+export const FROZEN = "Its processes are frozen by someone else. Unpause lets them go on where they were.";
 
 const calls: Record<CallState, Look> = {
   queued: { tone: "plain", icon: "circle", text: "queued" },

@@ -15,6 +15,9 @@ import (
 // keptOutput is what a command's output may run ahead of who asks for it.
 const keptOutput = 64 << 20
 
+// keptTerminal is what a terminal keeps of a command's output.
+const keptTerminal = 24 << 20
+
 // pollBytes is what one answer carries of an output.
 const pollBytes = 4 << 20
 
@@ -362,13 +365,14 @@ func (s *Server) shellExec(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answer := map[string]any{"session_id": q.ID, "command": q.Command, "status": status, "exit_code": c.code, "console": []any{}}
-	whole := strings.ReplaceAll(text(c.out[0]), "\n", "\r\n")
+	printed := strings.ReplaceAll(string(c.out[0]), "\n", "\r\n")
+	whole := strings.ToValidUTF8(printed, "\uFFFD")
 	answer["output"] = whole
 	if cut := first(whole, 30_000); q.Truncate && len(cut) < len(whole) {
 		answer["output"] = cut
 		if !s.o.NoSpill {
 			spill := s.spills + "/full-output-" + rand.Text()
-			if err := os.WriteFile(spill, []byte(strings.ReplaceAll(string(c.out[0]), "\n", "\r\n")), 0o600); err == nil {
+			if err := os.WriteFile(spill, []byte(printed), 0o600); err == nil {
 				answer["full_output_file_path"] = spill
 			}
 		}
@@ -392,7 +396,7 @@ func (c *command) awaitQuiet(quiet time.Duration) string {
 	defer c.mu.Unlock()
 	for !c.ended() {
 		c.read[0] = int64(len(c.out[0]))
-		if c.read[0] > keptOutput/2 { // a terminal keeps no more
+		if c.read[0] > keptTerminal {
 			c.dropped = true
 		}
 		changed := c.changed

@@ -1,16 +1,15 @@
-package container
+package sandbox
 
 import (
 	"maps"
 	"os"
 	"slices"
-
-	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
-// variables returns the variables of a spec as a command gets them. A host's
-// variable is read now, for this command alone; one that is not set is left out.
-func variables(spec map[string]sandbox.EnvValue) []string {
+// Variables returns the variables of a spec as a command gets them, in the order
+// of their names. A host's variable is read now, for this command alone; one that
+// is not set is left out.
+func Variables(spec map[string]EnvValue) []string {
 	var env []string
 	for _, name := range slices.Sorted(maps.Keys(spec)) {
 		value := spec[name].Literal
