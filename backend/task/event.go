@@ -41,12 +41,30 @@ type TaskCreated struct {
 	Spec      sandbox.Spec `json:"spec"`
 	Approvals Approvals    `json:"approvals"`
 	ParentID  string       `json:"parent_id"`
-	OneShot   bool         `json:"one_shot"` // the end of its first turn completes it
+	OneShot   bool         `json:"one_shot"`          // the end of its first turn completes it
+	Plugins   []string     `json:"plugins,omitempty"` // what its agent may use beside the preset's tools
 
 	// ByPolicy says that the host's policy has chosen the local wall, once and for
 	// the task's whole life.
 	ByPolicy bool `json:"by_policy,omitempty"`
 }
+
+// PluginBrowser gives an agent the sandbox's browser.
+const PluginBrowser = "browser"
+
+// Question is what an agent asks the person.
+type Question struct {
+	Kind    string   `json:"kind"` // QuestionText or QuestionHands
+	Text    string   `json:"text"`
+	Options []string `json:"options,omitempty"` // to choose of; other answers are as good
+}
+
+// The kinds of a Question: one that is answered in words, and one that asks the
+// person to do something in the sandbox's browser.
+const (
+	QuestionText  = "question"
+	QuestionHands = "hands"
+)
 
 // TaskRenamed gives a task another title.
 type TaskRenamed struct {

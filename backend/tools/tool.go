@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/task"
@@ -51,6 +52,10 @@ type Call struct {
 
 	// Live receives output while it comes; it may be nil.
 	Live func(execenv.Chunk)
+
+	// Browser opens the sandbox's browser as the agent uses it; nil where there is
+	// none.
+	Browser func(ctx context.Context) (browser.Backend, error)
 }
 
 func (c Call) effect() execenv.Call { return execenv.Call{ID: c.ID, Boot: c.Boot} }
@@ -106,6 +111,16 @@ func ReadOnly(t Tool) bool {
 	return ok && r.ReadOnly()
 }
 
+// Asker is a Tool whose call is a question to the person. It is never run: the
+// turn waits for the answer, however long that takes, and the answer is the
+// call's result.
+type Asker interface {
+	Tool
+
+	// Question reads a call's input. Its error is the call's result.
+	Question(input json.RawMessage) (task.Question, error)
+}
+
 // Set is the tools of one agent, in a fixed order.
 type Set struct {
 	tools  []Tool
@@ -144,6 +159,11 @@ func (s *Set) Only(names ...string) *Set {
 		panic("not all of these are tools: " + strings.Join(names, ", "))
 	}
 	return NewSet(some...)
+}
+
+// With returns a Set of the tools of s and those after them.
+func (s *Set) With(more ...Tool) *Set {
+	return NewSet(slices.Concat(s.tools, more)...)
 }
 
 // Definitions describes the tools to a model, always in the same order, so that
