@@ -104,6 +104,7 @@ export interface Check {
   detail: string;
   fix: string;
   command: string;
+  recipe: string;
 }
 
 export interface Condition {
@@ -357,6 +358,7 @@ export interface ImageInfo {
 
 export interface Images {
   default: string;
+  recipes: Recipe[] | null;
   images: ImageInfo[] | null;
   builds: Build[] | null;
   error: string;
@@ -563,6 +565,12 @@ export interface ReadDisplay {
   media_type: string;
 }
 
+export interface Recipe {
+  name: string;
+  ref: string;
+  there: boolean;
+}
+
 export type Ref = string;
 
 export interface ReleaseRequest {
@@ -751,6 +759,7 @@ export interface TaskCreated {
   approvals: Approvals;
   parent_id: string;
   one_shot: boolean;
+  plugins?: string[];
   by_policy?: boolean;
 }
 
