@@ -180,7 +180,14 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 			CallID: use.ID, Tool: use.Name, Status: task.CallInterrupted,
 			Text: "Not run: the turn was stopped before this call was made.",
 		}
-		if c := s.Calls[use.ID]; c != nil && c.Started != nil {
+		c := s.Calls[use.ID]
+		switch {
+		case c != nil && c.Answer != nil: // it came before the stop, and is not lost
+			r = answered(use, c, t.Now())
+		case c != nil && c.Question != nil:
+			r.Text = "Not answered: the turn was stopped while the question waited."
+		}
+		if c != nil && c.Started != nil {
 			abandoned = append(abandoned, use.ID)
 			r.Status, r.Where = task.CallUnknown, c.Started.Where
 			r.Text = "Interrupted, outcome unknown: the turn was stopped before the sandbox could say how this call ended. It may still be running."
