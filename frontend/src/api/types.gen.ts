@@ -447,6 +447,7 @@ export interface Live {
   kind: string;
   call_id: string;
   stream: string;
+  after: number;
   offset: number;
   end: number;
   data: string;
