@@ -455,6 +455,7 @@ export interface Live {
   kind: string;
   call_id: string;
   stream: string;
+  after: number;
   offset: number;
   end: number;
   data: string;
