@@ -21,13 +21,17 @@ import (
 const sideBySide = 8
 
 // settle brings the calls that the model wants one step further: it decides
-// the first of them, or runs it together with the read-only ones that follow.
+// the first of them, asks the person it is for, or runs it together with the
+// read-only ones that follow.
 // An Outcome ends the turn.
 func (t *turn) settle(ctx context.Context, uses []llm.Use) (Outcome, error) {
 	use := uses[0]
 	tool, refusal := t.resolve(use)
 	if refusal != "" {
 		return "", t.refuse(ctx, use, refusal)
+	}
+	if asker, ok := tool.(tools.Asker); ok {
+		return t.question(ctx, use, asker)
 	}
 	if decided, outcome, err := t.decide(ctx, use, tool); !decided {
 		return outcome, err

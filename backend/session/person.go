@@ -23,6 +23,9 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if !ok {
 		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
 	}
+	if _, asks := tool.(tools.Asker); asks {
+		return nil, &sandbox.FieldError{Field: "tool", Reason: name + " is a question of an agent to you; there is nothing to run"}
+	}
 	if err := s.rouseFor(ctx, id); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,10 @@ type State struct {
 	Until  time.Time
 	Left   time.Duration
 	Look   bool // the agent has to look before its next input
+
+	// Turn rises whenever control goes from one to another: who finds the same
+	// value twice knows that nobody had it between.
+	Turn uint64
 }
 
 // Held reports whether a person has control.
@@ -249,7 +253,7 @@ func (l *Lease) end() {
 }
 
 func (l *Lease) state() State {
-	s := State{Viewer: l.viewer, Until: l.until, Look: l.look}
+	s := State{Viewer: l.viewer, Until: l.until, Look: l.look, Turn: l.turn}
 	if l.viewer != "" {
 		s.Left = time.Until(l.until)
 	}
