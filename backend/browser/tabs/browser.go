@@ -171,7 +171,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 	case b.connecting <- struct{}{}:
 		defer func() { <-b.connecting }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %v", ErrUnreachable, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 	}
 	b.mu.Lock()
 	l, closed := b.link, b.closed
@@ -217,7 +217,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 
 	if err := b.prepare(ctx, conn); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("%w: %v", ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	b.mu.Lock()
 	if b.closed {
