@@ -33,6 +33,7 @@ type turn struct {
 	root, task  string               // ids
 	adopted     map[string]time.Time // calls of an earlier take-up that were open at the start, and when they began
 	unwatch     func() bool
+	asked       int64 // the end of the log when the model was asked last
 	kills       []execenv.KillReport
 	cut         bool           // the end of ctx has ended a call
 	unknown     int            // calls that ctx's end has left nobody knows how
@@ -237,6 +238,7 @@ func (t *turn) ask(ctx context.Context) (Outcome, error) {
 	if err := t.append(ctx, task.LLMRequestStarted{Model: t.ModelName}); err != nil {
 		return Failed, err
 	}
+	t.asked = t.journal.State().Seq
 	begun := t.Now()
 	a := t.stream(ctx)
 	finished := task.LLMRequestFinished{Model: t.ModelName, Usage: a.usage, Duration: t.Now().Sub(begun)}
