@@ -123,7 +123,7 @@ func (b guestBrowsers) Status(ctx context.Context, rootTaskID string) (session.B
 		return session.BrowserLook{}, err
 	}
 	now, err := c.BrowserStatus(ctx)
-	return session.BrowserLook{Browser: now, Live: now.State != wire.BrowserNone, Source: "guest"}, err
+	return session.BrowserLook{Browser: now, Live: now.State != wire.BrowserNone, Source: session.SourceGuest}, err
 }
 
 // Start implements session.Browsers.
@@ -156,7 +156,7 @@ func (noBrowsers) Open(context.Context, string) (pane.Options, error) {
 
 // Status implements session.Browsers.
 func (noBrowsers) Status(context.Context, string) (session.BrowserLook, error) {
-	return lookAt("host", false, execenv.ErrNoBrowser)
+	return lookAt(session.SourceHost, false, execenv.ErrNoBrowser)
 }
 
 // Start implements session.Browsers.

@@ -143,7 +143,7 @@ func (b hostBrowsers) Open(context.Context, string) (pane.Options, error) {
 // Status implements session.Browsers.
 func (b hostBrowsers) Status(context.Context, string) (session.BrowserLook, error) {
 	_, err := b.backend()
-	return lookAt("host", false, err)
+	return lookAt(session.SourceHost, false, err)
 }
 
 // Start implements session.Browsers.
@@ -215,7 +215,7 @@ func (b servedBrowsers) Open(ctx context.Context, _ string) (pane.Options, error
 // Status implements session.Browsers.
 func (b servedBrowsers) Status(ctx context.Context, _ string) (session.BrowserLook, error) {
 	tools, err := b.reach(ctx)
-	return lookAt("server", tools == nil, err)
+	return lookAt(session.SourceServer, tools == nil, err)
 }
 
 // Start implements session.Browsers.

@@ -40,8 +40,15 @@ type Browsers interface {
 type BrowserLook struct {
 	wire.Browser
 	Live   bool   // it can be looked on, and not only be acted on
-	Source string // who says so: "guest", "server" or "host"
+	Source string // who says so
 }
+
+// The sources of a BrowserLook.
+const (
+	SourceGuest  = "guest"  // whose browser it is
+	SourceServer = "server" // of an AIO sandbox
+	SourceHost   = "host"   // this program
+)
 
 // BrowserStatus is a look at a session's browser, and at who uses it.
 type BrowserStatus struct {
@@ -137,7 +144,7 @@ func (s *Service) BrowserStatus(ctx context.Context, id string) (BrowserStatus, 
 	v, err := s.withBrowser(ctx, id)
 	if errors.Is(err, execenv.ErrNoBrowser) {
 		none := wire.Browser{State: wire.BrowserNone, Error: err.Error(), ObservedAt: time.Now()}
-		return BrowserStatus{BrowserLook: BrowserLook{Browser: none, Source: "host"}}, nil
+		return BrowserStatus{BrowserLook: BrowserLook{Browser: none, Source: SourceHost}}, nil
 	}
 	if err != nil {
 		return BrowserStatus{}, err
@@ -174,6 +181,9 @@ func (s *Service) StopBrowser(ctx context.Context, id string) error {
 	v, err := s.withBrowser(ctx, id)
 	if err != nil {
 		return err
+	}
+	if look, err := s.o.Browsers.Status(ctx, v.ID); err == nil && look.Source != SourceGuest {
+		return s.o.Browsers.Stop(ctx, v.ID) // which refuses: who looks on stays
 	}
 	s.panes.endAll(v.ID, "The browser was stopped.")
 	return s.o.Browsers.Stop(ctx, v.ID)
