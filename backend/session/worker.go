@@ -251,6 +251,7 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 		System:    preset.System(placeOf(st), own),
 		Tools:     own,
 		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
+		Browser:   s.agentBrowser(d.root),
 		Approvals: st.Created.Approvals,
 		Live:      s.publish,
 		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, d.root, callID) },
