@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
 	"github.com/glovebox-dev/glovebox/backend/browser/recording"
@@ -165,7 +166,7 @@ func TestLibrary_recordsWhileTheAgentUsesTheBrowser(t *testing.T) {
 		t.Errorf("the recorder counts as %d viewers", n)
 	}
 
-	o.library.Ended(root, recording.Entry{CallID: "c1", Label: `click 3 "Save"`, Box: &recording.Box{X: 1, Y: 2, Width: 3, Height: 4}})
+	o.library.Ended(root, recording.Entry{CallID: "c1", Label: `click 3 "Save"`, Box: &browser.Box{X: 1, Y: 2, Width: 3, Height: 4}})
 	all = o.until("the gap at its end", func(all []recording.Entry) bool { return all[len(all)-1].Kind == recording.KindGap })
 	if got := all[len(all)-2]; got.Kind != recording.KindAction || got.CallID != "c1" || got.Box == nil || got.At.After(time.Now()) {
 		t.Errorf("the action is %+v", got)

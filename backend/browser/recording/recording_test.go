@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/glovebox-dev/glovebox/backend/browser"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -89,7 +91,7 @@ func TestRecording_saysAGapOnce(t *testing.T) {
 	}
 	gap(GapHeld)
 	r.add(t, "red")
-	if err := r.action(Entry{At: noon, Label: "click 3", CallID: "c1", Box: &Box{X: 1}}); err != nil {
+	if err := r.action(Entry{At: noon, Label: "click 3", CallID: "c1", Box: &browser.Box{X: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	gap(GapHeld)
