@@ -3,14 +3,14 @@ import { ApiError, Client, messageOf, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
-import type { About, Container, EngineContainer, Frame, Logs, OpenRequest, Session, Wall } from "../api/types.gen";
+import type { About, AnswerRequest, Container, EngineContainer, Frame, Logs, OpenRequest, Session, Wall } from "../api/types.gen";
 import { oneLine, titleOf } from "../text/visible";
 import { Clock } from "./clock.svelte";
 import { Containers } from "./containers.svelte";
 import { Health } from "./doctor.svelte";
 import { chooseImage } from "./draft.svelte";
 import { newest } from "./engine";
-import { findImage, Images, isTiny, TINY } from "./images.svelte";
+import { findImage, Images, TINY } from "./images.svelte";
 import { Keys } from "./keys.svelte";
 import { surround } from "./notify.svelte";
 import { Prefs } from "./prefs.svelte";
@@ -212,8 +212,10 @@ export class App {
 
   send = (id: string, text: string) => this.attempt("The message was not sent", () => this.client.send(id, text));
   rename = (id: string, title: string) => this.attempt("The title was not changed", () => this.client.rename(id, title));
-  answer = (id: string, callID: string, allow: boolean, reason: string) =>
-    this.attempt("The answer was not taken", () => this.client.answer(id, callID, { allow, reason }));
+  decide = (id: string, callID: string, allow: boolean, reason: string) =>
+    this.attempt("The answer was not taken", () => this.client.decide(id, callID, { allow, reason }));
+  answer = (id: string, callID: string, r: AnswerRequest) =>
+    this.attempt("The answer was not taken", () => this.client.answer(id, callID, r));
   release = (id: string, how: "remove" | "keep" | "stop") =>
     this.attempt("The sandbox was not released", () => this.client.release(id, { how }));
   command = (id: string, verb: Exclude<Verb, "interrupt">) =>
@@ -372,7 +374,7 @@ export class App {
     if (has("docker") && about.default_wall !== "namespace") {
       await this.images.load();
       const list = this.images.list ?? [];
-      const there = findImage(this.images.usual, list) ?? list.find((i) => isTiny(i.ref));
+      const there = findImage(this.images.usual, list) ?? list.find((i) => this.images.recipe(i.ref)?.name === TINY);
       if (there) return { wall: "docker", image: there.ref };
       if (!this.images.error) {
         this.demo = "image";
