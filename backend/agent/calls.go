@@ -208,7 +208,7 @@ func (t *turn) call(ctx context.Context, tool tools.Tool, use llm.Use, started t
 	}()
 	output := stream.NewOutput(t.root, t.task, use.ID)
 	c := tools.Call{
-		ID: use.ID, Input: use.Input, Env: env, Known: t.known,
+		ID: use.ID, Input: use.Input, Env: env, Known: t.known, Browser: t.Browser,
 		Live: func(chunk execenv.Chunk) {
 			if f := output.Frame(chunk.Stream.String(), chunk.Offset, chunk.Data); f.Data != "" {
 				t.Live(f)

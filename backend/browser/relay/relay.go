@@ -299,7 +299,7 @@ func (r *Relay) sweep() {
 	case r.left.IsZero():
 		r.left = time.Now()
 	case time.Since(r.left) > orphanTime:
-		r.o.Lease.GiveBack(holder)
+		r.o.Lease.Leave(holder)
 		r.left = time.Time{}
 	}
 }

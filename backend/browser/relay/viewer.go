@@ -82,6 +82,9 @@ func (r *Relay) Join(view View) *Viewer {
 	return v
 }
 
+// ID is the name under which the viewer takes control.
+func (v *Viewer) ID() string { return v.view.ID } // which never changes
+
 // Leave ends the view.
 func (v *Viewer) Leave() {
 	v.r.mu.Lock()

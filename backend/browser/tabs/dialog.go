@@ -26,6 +26,12 @@ type Dialog struct {
 // DialogError says that a dialog waits for an answer.
 type DialogError struct{ Kind, Text string }
 
+// ErrDialog is what every DialogError is.
+var ErrDialog = errors.New("the page waits for an answer to its dialog")
+
+// Is makes a DialogError one of ErrDialog.
+func (e *DialogError) Is(target error) bool { return target == ErrDialog }
+
 func (e *DialogError) Error() string {
 	return fmt.Sprintf("the page waits for an answer to its %s %q: answer it with browser_dialog", e.Kind, e.Text)
 }
