@@ -156,6 +156,7 @@ export interface BrowserRecording {
   from?: string;
   to?: string;
   frames: number;
+  first: number;
 }
 
 export interface BrowserSocket {
@@ -706,6 +707,30 @@ export interface Recipe {
   name: string;
   ref: string;
   there: boolean;
+}
+
+export interface RecordingEntry {
+  n: number;
+  at: string;
+  kind: string;
+  tab: number;
+  url: string;
+  title: string;
+  width: number;
+  height: number;
+  offset_top: number;
+  picture: number;
+  label: string;
+  box: BrowserBox | null;
+  call_id: string;
+  failed: boolean;
+  reason: string;
+}
+
+export interface RecordingPage {
+  entries: RecordingEntry[] | null;
+  more: boolean;
+  info: BrowserRecording;
 }
 
 export type Ref = string;
