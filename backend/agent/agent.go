@@ -13,6 +13,9 @@
 // safe, as ToolCallFinished. A call that was started and has no result is
 // asked for again under its id: the sandbox's guest knows whether it ran.
 //
+// A call of [tools.Task] is a task of its own, which is driven here as well, by a
+// Run over its own log within that of the one that waits for it: see [Subtasks].
+//
 // A request to the model that fails in a way that may pass is made again, at the
 // time that LLMRetryScheduled says; any other fault parks the turn. A turn never
 // fails its task: whatever kept it from going on, a person can set right.
@@ -70,6 +73,10 @@ type Options struct {
 	// as those of the call: see tools.Tool.
 	Env func(ctx context.Context) (execenv.Env, error)
 
+	// Subtasks carries out the calls of tools.Task; it is needed where Tools has
+	// that.
+	Subtasks Subtasks
+
 	// Approvals says which calls wait for a person; "" is task.ApproveAuto.
 	Approvals task.Approvals
 
@@ -77,8 +84,9 @@ type Options struct {
 	// on is parked all the same: it may later.
 	OneShot bool
 
-	// Wake, when it receives, has a turn that waits to ask its model again look
-	// at the log: a person may have said something. Nil never does.
+	// Wake, when it receives, has a turn that waits to ask its model again, or a
+	// subtask that waits for a person, look at the log: a person may have said
+	// something. Nil never does.
 	Wake <-chan struct{}
 
 	// Live receives pieces of text and output while they come, from several

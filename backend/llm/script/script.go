@@ -22,6 +22,11 @@
 // With repeat the script begins again; otherwise every further request is
 // answered with the closing text. Unknown keys are refused.
 //
+// A conversation of its own, as a subagent has one, may have steps of its own:
+// the first of those whose "of" is part of the conversation's first message.
+//
+//	{"steps": [...], "conversations": [{"of": "count the files", "steps": [...]}]}
+//
 // The model keeps no state: which step comes next follows from how many
 // answers the conversation already holds. So a script goes on where it was
 // after a restart, and one model serves any number of conversations.
@@ -32,6 +37,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -43,6 +49,14 @@ type Script struct {
 	Steps   []Step
 	Repeat  bool   // begin again after the last step
 	Closing string // what is said after the last step; "" is a plain sentence
+
+	Conversations []Conversation // that have steps of their own
+}
+
+// Conversation is the steps of the conversations that begin with a certain text.
+type Conversation struct {
+	Of    string // a part of the first message
+	Steps []Step
 }
 
 // Step is one answer.
@@ -82,7 +96,7 @@ func New(s Script) *Model { return &Model{Pace: defaultPace, script: s} }
 func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
 		index := answers(r.Messages)
-		step := m.step(index)
+		step := m.step(m.stepsOf(r.Messages), index)
 		if err := pause(ctx, step.Delay); err != nil {
 			yield(llm.Event{}, err)
 			return
@@ -107,14 +121,29 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// step returns the step of an index, which may lie past the end.
-func (m *Model) step(index int) Step {
-	n := len(m.script.Steps)
+// stepsOf returns the steps that a conversation is answered with.
+func (m *Model) stepsOf(messages []llm.Message) []Step {
+	if len(messages) == 0 {
+		return m.script.Steps
+	}
+	for _, c := range m.script.Conversations {
+		for _, b := range messages[0].Blocks {
+			if strings.Contains(b.Text, c.Of) {
+				return c.Steps
+			}
+		}
+	}
+	return m.script.Steps
+}
+
+// step returns the one of an index, which may lie past the end.
+func (m *Model) step(steps []Step, index int) Step {
+	n := len(steps)
 	switch {
 	case index < n:
-		return m.script.Steps[index]
+		return steps[index]
 	case m.script.Repeat && n > 0:
-		return m.script.Steps[index%n]
+		return steps[index%n]
 	case m.script.Closing != "":
 		return Step{Text: m.script.Closing}
 	}
