@@ -16,6 +16,10 @@
 // A call of [tools.Task] is a task of its own, which is driven here as well, by a
 // Run over its own log within that of the one that waits for it: see [Subtasks].
 //
+// A call of a [tools.Asker] is put to the person instead, as UserQuestionRequested,
+// and the turn is parked. UserQuestionAnswered, which whoever asks the person
+// appends, is its result in a later Run.
+//
 // A request to the model that fails in a way that may pass is made again, at the
 // time that LLMRetryScheduled says; any other fault parks the turn. A turn never
 // fails its task: whatever kept it from going on, a person can set right.
@@ -109,7 +113,7 @@ type Outcome string
 
 // The outcomes. After Failed the log says why: a model's error, too many steps,
 // or a sandbox that does not answer; a later Run goes on where this one ended.
-// The same is true after Waiting for a person's decision on a call, when the host
+// The same is true after Waiting for a person's decision or answer, when the host
 // shuts down for the time to ask the model again, or when it leaves the turn.
 const (
 	Done        Outcome = "done"

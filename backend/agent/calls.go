@@ -22,7 +22,8 @@ import (
 const sideBySide = 8
 
 // settle brings the calls that the model wants one step further: it decides
-// the first of them, or runs it together with the read-only ones that follow.
+// the first of them, asks the person it is for, or runs it together with the
+// read-only ones that follow.
 // An Outcome ends the turn.
 func (t *turn) settle(ctx context.Context, uses []llm.Use) (Outcome, error) {
 	use := uses[0]
@@ -32,6 +33,9 @@ func (t *turn) settle(ctx context.Context, uses []llm.Use) (Outcome, error) {
 	}
 	if batch := t.handed(uses); len(batch) > 0 {
 		return t.handOver(ctx, batch)
+	}
+	if asker, ok := tool.(tools.Asker); ok {
+		return t.question(ctx, use, asker)
 	}
 	if decided, outcome, err := t.decide(ctx, use, tool); !decided {
 		return outcome, err

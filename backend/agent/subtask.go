@@ -207,6 +207,9 @@ func (t *turn) carryOut(ctx context.Context, e ended, opened Subtask) (ended, er
 // answer of a person is waited for here, since the turn that waits for the task
 // has others to wait for as well.
 func (t *turn) drive(ctx context.Context) (Outcome, error) {
+	if t.journal.State().Suspended == task.Interrupted { // and the end of it was not written any more
+		return Interrupted, nil
+	}
 	if t.journal.State().Status == task.StatusIdle && ctx.Err() == nil {
 		if err := t.append(ctx, task.TaskWoken{Cause: "take-up"}); err != nil {
 			return Failed, err

@@ -38,6 +38,7 @@ var faults = []struct {
 	{session.ErrNotRunning, http.StatusConflict, "not_running"},
 	{session.ErrBusy, http.StatusConflict, "session_busy"},
 	{session.ErrNoApproval, http.StatusConflict, "no_approval"},
+	{session.ErrNoQuestion, http.StatusConflict, "no_question"},
 	{session.ErrNoRetry, http.StatusConflict, "nothing_to_retry"},
 	{session.ErrNoWork, http.StatusConflict, "no_work"},
 	{session.ErrWorking, http.StatusConflict, "session_busy"},

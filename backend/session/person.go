@@ -23,6 +23,9 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if !ok {
 		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
 	}
+	if _, asks := tool.(tools.Asker); asks {
+		return nil, &sandbox.FieldError{Field: "tool", Reason: name + " is a question of an agent to you; there is nothing to run"}
+	}
 	if err := s.rouseFor(ctx, id); err != nil {
 		return nil, err
 	}
@@ -71,7 +74,7 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 	if err := s.append(ctx, root, 0, recorded); err != nil {
 		return nil, err
 	}
-	s.live.settle(root, recorded)
+	s.live.settle(root, root, recorded)
 	if started.Where.Boot != "" { // a guest keeps it
 		if err := s.ack(ctx, root, started.CallID); err != nil {
 			s.o.Log.Debug("call not acknowledged", "session", root, "call", started.CallID, "err", err)

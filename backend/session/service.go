@@ -1,7 +1,7 @@
 // Package session is the service behind every screen and verb: it opens
 // sessions, drives their turns, and binds them to sandboxes.
 //
-// A command is an append to the store: [Service.Send], [Service.Decide] and the
+// A command is an append to the store: [Service.Send], [Service.Answer] and the
 // rest record an intent and return; a worker, at most one per root task, folds
 // the log and acts. What a worker does is recorded under a generation, so that
 // after a crash the next process takes up exactly where the log stops.
@@ -36,6 +36,7 @@ var (
 	ErrNotRunning = errors.New("nothing is running in this session")
 	ErrBusy       = errors.New("a turn is running; stop it first")
 	ErrNoApproval = errors.New("no call of that id waits for a decision")
+	ErrNoQuestion = errors.New("no question waits for an answer")
 	ErrNotBound   = errors.New("the session has no sandbox")
 	ErrNoWork     = errors.New("no snapshot and no fork of this session is being made")
 	ErrWorking    = errors.New("a snapshot or a fork of this session is being made; wait for it, or cancel it")
@@ -71,6 +72,8 @@ type Defaults struct {
 	Image func(ctx context.Context) (string, error)       // of the docker wall
 	Model string
 	Spec  sandbox.Spec // user, network and resources
+
+	Plugins []string // what agents are given beside their tools
 }
 
 // Service is described at the package. It is made by New, started by Run and
@@ -80,6 +83,8 @@ type Service struct {
 	views  *views
 	live   *liveBuffers
 	egress *egressLog
+
+	settling chan struct{} // capacity one: whoever holds the token answers a call that waits
 
 	mu      sync.Mutex
 	drivers map[string]*driver
@@ -97,7 +102,8 @@ func New(o Options) *Service {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "session")
-	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
+	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), settling: make(chan struct{}, 1), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
+	s.settling <- struct{}{}
 	s.egress = newEgressLog(s.recordEgress)
 	return s
 }
@@ -183,15 +189,33 @@ func (s *Service) catchUp(ctx context.Context, v task.Summary) error {
 // append writes payloads to a root task's log: the host's own word when
 // generation is 0, else that of a take-up, which the store fences.
 func (s *Service) append(ctx context.Context, root string, generation int64, payloads ...task.Payload) error {
+	return s.appendTo(ctx, root, root, generation, payloads...)
+}
+
+// appendTo is append for any task under a root.
+func (s *Service) appendTo(ctx context.Context, root, taskID string, generation int64, payloads ...task.Payload) error {
+	events, err := encode(root, taskID, generation, payloads)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, events)
+}
+
+func encode(root, taskID string, generation int64, payloads []task.Payload) ([]task.Event, error) {
 	events := make([]task.Event, len(payloads))
 	now := time.Now()
 	for i, p := range payloads {
-		e, err := task.Encode(root, root, generation, now, p)
+		e, err := task.Encode(root, taskID, generation, now, p)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		events[i] = e
 	}
+	return events, nil
+}
+
+// write appends events, of one task or several, all or none.
+func (s *Service) write(ctx context.Context, events []task.Event) error {
 	_, err := s.o.Store.Append(ctx, events...)
 	switch { // the store speaks of tasks
 	case errors.Is(err, store.ErrUnknownTask):

@@ -24,6 +24,7 @@ type driver struct {
 	cancel     context.CancelCauseFunc // of the step under way
 	uproot     context.CancelCauseFunc // of the re-provision under way
 	stop       error                   // asked for between two steps
+	browsing   chan struct{}           // of capacity one: held by the subtask whose turn it is with the browser
 	step       *sandbox.Step           // of an allocation under way, else nil; never written to
 }
 
@@ -31,7 +32,7 @@ type driver struct {
 func (s *Service) driverOf(root string) *driver {
 	d, ok := s.drivers[root]
 	if !ok {
-		d = &driver{root: root, nudge: make(chan struct{}, 1)}
+		d = &driver{root: root, nudge: make(chan struct{}, 1), browsing: make(chan struct{}, 1)}
 		s.drivers[root] = d
 	}
 	return d
@@ -187,7 +188,7 @@ func (s *Service) takeUp(ctx context.Context, d *driver) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &journal{service: s, root: d.root, generation: generation, state: st}, nil
+	return &journal{service: s, root: d.root, task: d.root, generation: generation, state: st}, nil
 }
 
 // bind gives a task that has never had one its sandbox. A task that has had one
@@ -228,6 +229,17 @@ func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) erro
 	return cause
 }
 
+// turn is what the tasks of one turn of a session are driven with: its own, and
+// those that this hands work to.
+type turn struct {
+	service *Service
+	driver  *driver
+	created task.TaskCreated // of the session
+	model   llm.Served
+	place   agent.Place
+	caller  execenv.Caller
+}
+
 func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	st := j.State()
 	park := func(err error) error {
@@ -243,21 +255,11 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	if err != nil {
 		return park(err)
 	}
-	caller := execenv.Caller{RootTaskID: d.root, Generation: j.generation}
-	outcome, err := agent.Run(ctx, j, agent.Options{
-		Model:     model,
-		ModelName: st.Created.Model,
-		System:    preset.System(placeOf(st), s.o.Tools),
-		Tools:     preset.Tools(s.o.Tools),
-		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
-		Approvals: st.Created.Approvals,
-		Live:      s.publish,
-		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, d.root, callID) },
-		OneShot:   st.Created.OneShot,
-		Wake:      d.nudge,
-		NewCallID: newCallID,
-		Log:       s.o.Log.With("session", d.root),
-	})
+	t := &turn{
+		service: s, driver: d, created: st.Created, model: model, place: placeOf(st),
+		caller: execenv.Caller{RootTaskID: d.root, Generation: j.generation},
+	}
+	outcome, err := agent.Run(ctx, j, t.options(j, preset))
 	if err != nil {
 		return fmt.Errorf("turn: %w", err)
 	}
@@ -269,6 +271,36 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 		return s.release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
 	}
 	return nil
+}
+
+// options say how a task of the turn is driven.
+func (t *turn) options(j *journal, preset agent.Preset) agent.Options {
+	s, root := t.service, t.driver.root
+	own := preset.Tools(s.o.Tools)
+	return agent.Options{
+		Model:     t.model,
+		ModelName: t.created.Model,
+		System:    preset.System(t.place, own),
+		Tools:     own,
+		Env:       t.env,
+		Subtasks:  &subtasks{turn: t, journal: j, preset: preset},
+		Approvals: t.created.Approvals,
+		Live:      s.publish,
+		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, root, callID) },
+		OneShot:   j.State().Created.OneShot,
+		Wake:      t.driver.nudge,
+		NewCallID: newCallID,
+		Log:       s.o.Log.With("session", root),
+	}
+}
+
+// env opens the place that the session is bound to now, for any of its tasks.
+func (t *turn) env(ctx context.Context) (execenv.Env, error) {
+	v, err := t.service.View(ctx, t.driver.root)
+	if err != nil {
+		return nil, err
+	}
+	return t.service.env(ctx, v.Bound, t.driver.root, t.caller)
 }
 
 // env opens the place a task is bound to.

@@ -66,6 +66,20 @@ const (
 	QuestionHands = "hands"
 )
 
+// UserQuestionRequested parks a call, which is a question, until a person answers.
+type UserQuestionRequested struct {
+	CallID   string   `json:"call_id"`
+	Tool     string   `json:"tool"`
+	Question Question `json:"question"`
+}
+
+// UserQuestionAnswered is the answer. Of several to one question the first counts.
+type UserQuestionAnswered struct {
+	CallID   string `json:"call_id"`
+	Text     string `json:"text"`
+	Declined bool   `json:"declined"` // the person does not answer; Text may say why
+}
+
 // TaskRenamed gives a task another title.
 type TaskRenamed struct {
 	Title string `json:"title"`
@@ -163,7 +177,7 @@ type MessagesAppended struct {
 
 // TaskWoken starts a turn, or goes on with one.
 type TaskWoken struct {
-	Cause string `json:"cause"` // "message", "approval", "take-up", "retry"
+	Cause string `json:"cause"` // "message", "approval", "answer", "take-up", "retry"
 }
 
 // SuspendReason says why a task does not run.
@@ -179,7 +193,7 @@ const (
 // TaskSuspended ends a turn, or parks it.
 type TaskSuspended struct {
 	Reason SuspendReason `json:"reason"`
-	WakeOn string        `json:"wake_on"` // "next-goal" or "approval-<call id>"
+	WakeOn string        `json:"wake_on"` // "next-goal", "approval-<call id>" or "question-<call id>"
 	Detail string        `json:"detail"`
 }
 
@@ -357,6 +371,8 @@ const (
 	KindToolCallDenied        Kind = "ToolCallDenied"
 	KindToolApprovalRequested Kind = "ToolCallApprovalRequested"
 	KindToolApprovalResolved  Kind = "ToolCallApprovalResolved"
+	KindUserQuestionRequested Kind = "UserQuestionRequested"
+	KindUserQuestionAnswered  Kind = "UserQuestionAnswered"
 	KindSubtaskSpawned        Kind = "SubtaskSpawned"
 	KindSubtaskCompleted      Kind = "SubtaskCompleted"
 	KindStepAttemptAbandoned  Kind = "StepAttemptAbandoned"
@@ -387,6 +403,8 @@ func (ToolCallFinished) EventKind() Kind          { return KindToolCallFinished 
 func (ToolCallDenied) EventKind() Kind            { return KindToolCallDenied }
 func (ToolCallApprovalRequested) EventKind() Kind { return KindToolApprovalRequested }
 func (ToolCallApprovalResolved) EventKind() Kind  { return KindToolApprovalResolved }
+func (UserQuestionRequested) EventKind() Kind     { return KindUserQuestionRequested }
+func (UserQuestionAnswered) EventKind() Kind      { return KindUserQuestionAnswered }
 func (SubtaskSpawned) EventKind() Kind            { return KindSubtaskSpawned }
 func (SubtaskCompleted) EventKind() Kind          { return KindSubtaskCompleted }
 func (StepAttemptAbandoned) EventKind() Kind      { return KindStepAttemptAbandoned }
@@ -417,6 +435,8 @@ var blank = map[Kind]func() Payload{
 	KindToolCallDenied:        func() Payload { return &ToolCallDenied{} },
 	KindToolApprovalRequested: func() Payload { return &ToolCallApprovalRequested{} },
 	KindToolApprovalResolved:  func() Payload { return &ToolCallApprovalResolved{} },
+	KindUserQuestionRequested: func() Payload { return &UserQuestionRequested{} },
+	KindUserQuestionAnswered:  func() Payload { return &UserQuestionAnswered{} },
 	KindSubtaskSpawned:        func() Payload { return &SubtaskSpawned{} },
 	KindSubtaskCompleted:      func() Payload { return &SubtaskCompleted{} },
 	KindStepAttemptAbandoned:  func() Payload { return &StepAttemptAbandoned{} },

@@ -143,7 +143,7 @@ func NewSet(tools ...Tool) *Set {
 
 // Standard returns the tools that every agent gets.
 func Standard() *Set {
-	return NewSet(NewRead(), NewWrite(), NewEdit(), NewGlob(), NewGrep(), NewBash())
+	return NewSet(NewRead(), NewWrite(), NewEdit(), NewGlob(), NewGrep(), NewBash(), NewAskUser())
 }
 
 // Only returns a Set of the named ones of s, in the order of s. It panics when s

@@ -12,6 +12,7 @@ export interface About {
   models: ModelInfo[] | null;
   default_model: string;
   agents: AgentInfo[] | null;
+  plugins: PluginInfo[] | null;
   home: string;
   window: boolean;
   default_wall: Wall;
@@ -33,6 +34,11 @@ export interface AgentInfo {
   name: string;
   description: string;
   tools: string[] | null;
+}
+
+export interface AnswerRequest {
+  text: string;
+  declined: boolean;
 }
 
 export type Approvals =
@@ -398,6 +404,8 @@ export type Kind =
   | "ToolCallDenied"
   | "ToolCallApprovalRequested"
   | "ToolCallApprovalResolved"
+  | "UserQuestionRequested"
+  | "UserQuestionAnswered"
   | "StepAttemptAbandoned"
   | "LLMRequestStarted"
   | "LLMRequestFinished"
@@ -447,6 +455,7 @@ export interface Live {
   kind: string;
   call_id: string;
   stream: string;
+  after: number;
   offset: number;
   end: number;
   data: string;
@@ -528,6 +537,13 @@ export interface OpenRequest {
   spec: Spec;
   approvals: Approvals;
   one_shot: boolean;
+  plugins: string[] | null;
+}
+
+export interface PluginInfo {
+  name: string;
+  description: string;
+  default: boolean;
 }
 
 export interface Price {
@@ -552,6 +568,12 @@ export interface Probe {
 export interface Process {
   pid: number;
   name: string;
+}
+
+export interface Question {
+  kind: string;
+  text: string;
+  options?: string[];
 }
 
 export interface ReadDisplay {
@@ -634,6 +656,7 @@ export interface Session {
   progress: StepProgress | null;
   approvals: Approvals;
   agent: string;
+  plugins: string[] | null;
   goal: string;
   archived: boolean;
   waiting: Waiting[] | null;
@@ -751,6 +774,7 @@ export interface TaskCreated {
   approvals: Approvals;
   parent_id: string;
   one_shot: boolean;
+  plugins?: string[];
   by_policy?: boolean;
 }
 
@@ -898,10 +922,25 @@ export interface Use {
   input: unknown;
 }
 
+export interface UserQuestionAnswered {
+  call_id: string;
+  text: string;
+  declined: boolean;
+}
+
+export interface UserQuestionRequested {
+  call_id: string;
+  tool: string;
+  question: Question;
+}
+
 export interface Waiting {
   call_id: string;
   tool: string;
+  kind: string;
   reason: string;
+  text: string;
+  options: string[] | null;
 }
 
 export type Wall =
@@ -967,6 +1006,8 @@ export interface Payloads {
   ToolCallDenied: ToolCallDenied;
   ToolCallApprovalRequested: ToolCallApprovalRequested;
   ToolCallApprovalResolved: ToolCallApprovalResolved;
+  UserQuestionRequested: UserQuestionRequested;
+  UserQuestionAnswered: UserQuestionAnswered;
   StepAttemptAbandoned: StepAttemptAbandoned;
   LLMRequestStarted: LLMRequestStarted;
   LLMRequestFinished: LLMRequestFinished;
