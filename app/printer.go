@@ -193,7 +193,7 @@ func (p *printer) handed(mark string, payload task.Payload) {
 		p.line("", nil, "%s→ %s: %s", mark, printable(v.Agent), printable(v.Description))
 	case *task.SubtaskCompleted:
 		p.line("", nil, "%s← %s: %s", mark, p.agents[v.TaskID], v.Status)
-		if text := strings.TrimSpace(printable(v.Text)); text != "" {
+		if text := strings.TrimSpace(printable(v.Text)); text != "" && mark == "" && !p.told { // where it is told, the call's result is
 			p.line("", nil, "%s", text)
 		}
 	}

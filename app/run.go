@@ -191,7 +191,7 @@ func (t *turnWatch) frame(f httpapi.Frame) error {
 	if err != nil {
 		return nil // a newer kind: printed, not understood
 	}
-	if own := f.Event.TaskID == f.Event.RootTaskID; !own {
+	if f.Event.TaskID != f.Event.RootTaskID {
 		switch p.(type) {
 		case *task.ToolCallApprovalRequested, *task.ToolCallApprovalResolved, *task.ToolResultRecorded:
 		default: // its turns are not the session's
