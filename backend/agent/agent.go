@@ -35,6 +35,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/stream"
@@ -76,6 +77,10 @@ type Options struct {
 	// each call, so that a sandbox may come back in between. Its errors count
 	// as those of the call: see tools.Tool.
 	Env func(ctx context.Context) (execenv.Env, error)
+
+	// Browser opens the browser of that place as an agent uses it; nil where there
+	// is none.
+	Browser func(ctx context.Context) (browser.Backend, error)
 
 	// Subtasks carries out the calls of tools.Task; it is needed where Tools has
 	// that.

@@ -99,7 +99,7 @@ func (t *turn) decide(ctx context.Context, use llm.Use, tool tools.Tool) (bool, 
 		return true, "", nil
 	}
 	return false, Waiting, t.append(ctx,
-		task.ToolCallApprovalRequested{CallID: use.ID, Tool: use.Name, Input: use.Input, Reason: use.Name + " can change files or run commands."},
+		task.ToolCallApprovalRequested{CallID: use.ID, Tool: use.Name, Input: use.Input, Reason: use.Name + " " + tools.Danger(tool) + "."},
 		waitFor(use.ID))
 }
 
@@ -196,7 +196,7 @@ func (t *turn) runOne(ctx context.Context, use llm.Use, started task.ToolCallSta
 		begun = at
 	}
 	var r tools.Result
-	if adopted && started.Where.Boot == "" && !tools.ReadOnly(tool) {
+	if adopted && !tools.ReadOnly(tool) && (started.Where.Boot == "" || !tools.Kept(tool)) {
 		r = tools.Result{Status: task.CallUnknown, Text: "Interrupted, outcome unknown: the host stopped while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}
 	} else {
 		r, e.err = t.call(ctx, tool, use, started, env)
@@ -219,7 +219,7 @@ func (t *turn) call(ctx context.Context, tool tools.Tool, use llm.Use, started t
 	}()
 	output := stream.NewOutput(t.root, t.task, use.ID)
 	c := tools.Call{
-		ID: use.ID, Input: use.Input, Env: env, Known: t.known,
+		ID: use.ID, Input: use.Input, Env: env, Known: t.known, Browser: t.Browser,
 		Live: func(chunk execenv.Chunk) {
 			if f := output.Frame(chunk.Stream.String(), chunk.Offset, chunk.Data); f.Data != "" {
 				t.Live(f)
@@ -256,7 +256,7 @@ func (t *turn) record(ctx context.Context, e ended) error {
 // it is stored. Calls that only read leave nothing to keep.
 func (t *turn) acks(started task.ToolCallStarted) bool {
 	tool, ok := t.Tools.Lookup(started.Tool)
-	return t.Ack != nil && started.Where.Boot != "" && ok && !tools.ReadOnly(tool)
+	return t.Ack != nil && started.Where.Boot != "" && ok && !tools.ReadOnly(tool) && tools.Kept(tool)
 }
 
 // ack tells a guest that it may forget a call.

@@ -29,8 +29,12 @@ const (
 	always
 )
 
-// MainPreset is the name of the preset of a session that names none.
-const MainPreset = "main"
+// MainPreset is the name of the preset of a session that names none, WebPreset
+// that of the subagent which alone has the browser.
+const (
+	MainPreset = "main"
+	WebPreset  = "web"
+)
 
 // looking are the tools that change nothing.
 var looking = []string{"Read", "Glob", "Grep", "AskUser"}
@@ -72,7 +76,7 @@ Then write the plan: what will be different afterwards, the steps in an order in
 Look before you change, work in small steps, and check each by running it. Do what was asked and no more. Your last answer says what you found or did, with paths, how you checked it, and what does not work.`,
 	}
 	web = Preset{
-		Name:        "web",
+		Name:        WebPreset,
 		Description: "Works with web pages in the sandbox's browser: opens, reads, clicks and fills them in. Several of them take turns.",
 		tools:       []string{"Read", "Write", "Glob", "Grep", "Bash", "AskUser"},
 		browser:     always,

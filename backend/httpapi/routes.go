@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -96,6 +97,11 @@ func (s *Server) table() []route {
 		{"POST", "/sessions/{id}/terminals", "Open a terminal; it goes on without a view.", execenv.TerminalRequest{}, execenv.Terminal{}, s.openTerminal},
 		{"DELETE", "/sessions/{id}/terminals/{terminal}", "End all processes of a terminal and forget it.", nil, done, s.closeTerminal},
 		{"GET", "/sessions/{id}/terminals/{terminal}/socket", "Upgrade to a view of a terminal, of its output after ?after=OFFSET.", TerminalSocket{}, TerminalSocket{}, s.viewTerminal},
+		{"GET", "/sessions/{id}/browser", "Look at the sandbox's browser, and at who uses it.", nil, BrowserInfo{}, s.browserInfo},
+		{"POST", "/sessions/{id}/browser/start", "Start the browser, and a sandbox that was stopped for want of use.", nil, done, s.command((*session.Service).StartBrowser)},
+		{"POST", "/sessions/{id}/browser/stop", "End the browser with all its pages.", nil, done, s.command((*session.Service).StopBrowser)},
+		{"GET", "/sessions/{id}/browser/outline", "Read the page that the browser shows as an outline.", nil, browser.Outline{}, s.browserOutline},
+		{"GET", "/sessions/{id}/browser/socket", "Upgrade to a view of the browser by ?viewer=ID, of a picture of ?width=&height=&dpr=&quality=.", BrowserSocket{}, BrowserSocket{}, s.viewBrowser},
 		{"GET", "/sessions/{id}/files", "List a directory of a sandbox, ?path=DIR, or its workspace.", nil, Listing{}, s.listFiles},
 		{"GET", "/sessions/{id}/files/view", "Show a file of a sandbox, ?path=FILE.", nil, FileView{}, s.viewFile},
 		{"GET", "/sessions/{id}/files/raw", "Download a file of a sandbox, ?path=FILE.", nil, nil, s.rawFile},

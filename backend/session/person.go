@@ -57,7 +57,7 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 	result, err := tool.Run(ctx, tools.Call{
 		ID: started.CallID, Boot: boot, Input: started.Input, Env: env,
 		Known: func(path string) (string, bool) { h, ok := seen()[path]; return h, ok },
-		Live:  s.outputOf(root, started.CallID),
+		Live:  s.outputOf(root, started.CallID), Browser: s.agentBrowser(root),
 	})
 	if err != nil && boot != "" {
 		return nil, err // nothing is known of it yet; the next attach asks again

@@ -61,6 +61,7 @@ type Options struct {
 	// RemoveImage removes a snapshot that a fork was to be made of.
 	RemoveImage func(ctx context.Context, image string) error
 	HostConfig  HostConfig // of which a Service asks the policy
+	Browsers    Browsers   // nil where no session has one
 	LookOnly    bool       // sessions are shown and none is driven
 	LeaveTurns  bool       // at its end what runs is left to run on, for the next process to take up
 	Log         *slog.Logger
@@ -83,6 +84,7 @@ type Service struct {
 	views  *views
 	live   *liveBuffers
 	egress *egressLog
+	panes  panes
 
 	settling chan struct{} // capacity one: whoever holds the token answers a call that waits
 
@@ -105,6 +107,7 @@ func New(o Options) *Service {
 	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), settling: make(chan struct{}, 1), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
 	s.settling <- struct{}{}
 	s.egress = newEgressLog(s.recordEgress)
+	s.panes.byRoot = map[string]*hold{}
 	return s
 }
 
@@ -112,6 +115,7 @@ func New(o Options) *Service {
 // drives sessions until ctx ends. Then it stops the running turns, records them
 // as interrupted, and returns; or leaves them, as the Options say.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.panes.close(whyShutdown)
 	if s.o.LookOnly {
 		<-ctx.Done()
 		return nil
@@ -234,6 +238,9 @@ func (s *Service) Observe(root string, r sandbox.Record, c sandbox.Condition, de
 	err := s.append(ctx, root, 0, &task.SandboxStateChanged{Condition: c, Ref: r.Ref, Detail: detail})
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		s.o.Log.Warn("sandbox state not recorded", "session", root, "state", c.Value, "err", err)
+	}
+	if why := whyEnded(c.Value); why != "" {
+		s.endBrowser(root, why)
 	}
 	if c.Value != sandbox.StateReady {
 		return

@@ -29,6 +29,9 @@ func (t *subtasks) Spawn(ctx context.Context, callID string, ask tools.Subtask) 
 	if err != nil {
 		return agent.Refusal(fmt.Sprintf("Not started: %v.", err))
 	}
+	if preset.Browses(false) && !t.turn.browser {
+		return agent.Refusal("Not started: this sandbox has no browser that could be used now.")
+	}
 	j, created := t.journal, t.turn.created
 	created.Title, created.Goal, created.Agent, created.ParentID, created.OneShot = ask.Description, ask.Prompt, preset.Name, j.task, true
 	created.Plugins = nil

@@ -198,6 +198,7 @@ func (s *Service) Stop(ctx context.Context, id string) error {
 	if err := s.quiet(ctx, v); err != nil {
 		return err
 	}
+	s.endBrowser(v.ID, whyEnded(sandbox.StateStopped))
 	return s.o.Lifetime.Stop(ctx, v.ID)
 }
 
@@ -223,6 +224,7 @@ func (s *Service) Release(ctx context.Context, id string, how lifetime.How) erro
 
 // release lets go of whatever a session's commands run in.
 func (s *Service) release(ctx context.Context, root string, how lifetime.How) error {
+	s.endBrowser(root, map[bool]string{true: whyEnded(sandbox.StateStopped), false: whyEnded(sandbox.StateReleased)}[how == lifetime.StopOnly])
 	return errors.Join(s.o.ReleaseLocal(root), s.o.Lifetime.Release(ctx, root, how))
 }
 
@@ -241,6 +243,7 @@ func (s *Service) Close(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	s.endBrowser(v.ID, "The session was closed.")
 	return s.release(ctx, v.ID, lifetimeRemove)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
@@ -12,6 +13,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/store"
 	"github.com/glovebox-dev/glovebox/backend/task"
+	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
 // driver is the one worker of a root task. Its fields are guarded by Service.mu.
@@ -237,6 +239,7 @@ type turn struct {
 	created task.TaskCreated // of the session
 	model   llm.Served
 	place   agent.Place
+	browser bool // the sandbox has one, and one of the tasks may use it
 	caller  execenv.Caller
 }
 
@@ -259,6 +262,8 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 		service: s, driver: d, created: st.Created, model: model, place: placeOf(st),
 		caller: execenv.Caller{RootTaskID: d.root, Generation: j.generation},
 	}
+	_, noPages := preset.Subagent(agent.WebPreset)
+	t.browser = (noPages == nil || preset.Browses(t.plugged(st))) && s.HasBrowser(ctx, d.root)
 	outcome, err := agent.Run(ctx, j, t.options(j, preset))
 	if err != nil {
 		return fmt.Errorf("turn: %w", err)
@@ -273,16 +278,21 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	return nil
 }
 
-// options say how a task of the turn is driven.
+// options say how a task of the turn is driven. Its agent has the browser when
+// that is its to use and the sandbox has one.
 func (t *turn) options(j *journal, preset agent.Preset) agent.Options {
 	s, root := t.service, t.driver.root
-	own := preset.Tools(s.o.Tools)
+	own, place := preset.Tools(s.o.Tools), t.place
+	if t.browser && preset.Browses(t.plugged(j.State())) {
+		own, place.Browser = own.With(append(tools.Browser(), tools.NewAskPerson())...), true
+	}
 	return agent.Options{
 		Model:     t.model,
 		ModelName: t.created.Model,
-		System:    preset.System(t.place, own),
+		System:    preset.System(place, own),
 		Tools:     own,
 		Env:       t.env,
+		Browser:   s.agentBrowser(root),
 		Subtasks:  &subtasks{turn: t, journal: j, preset: preset},
 		Approvals: t.created.Approvals,
 		Live:      s.publish,
@@ -292,6 +302,11 @@ func (t *turn) options(j *journal, preset agent.Preset) agent.Options {
 		NewCallID: newCallID,
 		Log:       s.o.Log.With("session", root),
 	}
+}
+
+// plugged reports whether a task is to have the browser.
+func (t *turn) plugged(st *task.State) bool {
+	return slices.Contains(st.Created.Plugins, task.PluginBrowser)
 }
 
 // env opens the place that the session is bound to now, for any of its tasks.

@@ -168,6 +168,26 @@ type EgressDecided struct {
 	First    time.Time     `json:"first"`
 }
 
+// BrowserControlChanged says that a person took the sandbox's browser from the
+// agent, or let go of it. What they do meanwhile is written down nowhere.
+type BrowserControlChanged struct {
+	Viewer string       `json:"viewer"`         // whose hands: "person"
+	Cause  ControlCause `json:"cause"`          // what happened
+	Until  time.Time    `json:"until,omitzero"` // how long they have it
+}
+
+// ControlCause says how control of the browser changed.
+type ControlCause string
+
+// The causes.
+const (
+	ControlTaken     ControlCause = "taken"
+	ControlExtended  ControlCause = "extended"
+	ControlGivenBack ControlCause = "given_back"
+	ControlExpired   ControlCause = "expired" // its time was over
+	ControlLeft      ControlCause = "left"    // nobody was there any more to give it back
+)
+
 // MessagesAppended adds to the conversation.
 type MessagesAppended struct {
 	Messages []llm.Message `json:"messages"`
@@ -361,6 +381,7 @@ const (
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
 	KindEgressDecided         Kind = "EgressDecided"
+	KindBrowserControlChanged Kind = "BrowserControlChanged"
 	KindMessagesAppended      Kind = "MessagesAppended"
 	KindTaskWoken             Kind = "TaskWoken"
 	KindTaskSuspended         Kind = "TaskSuspended"
@@ -393,6 +414,7 @@ func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
 func (EgressDecided) EventKind() Kind             { return KindEgressDecided }
+func (BrowserControlChanged) EventKind() Kind     { return KindBrowserControlChanged }
 func (MessagesAppended) EventKind() Kind          { return KindMessagesAppended }
 func (TaskWoken) EventKind() Kind                 { return KindTaskWoken }
 func (TaskSuspended) EventKind() Kind             { return KindTaskSuspended }
@@ -425,6 +447,7 @@ var blank = map[Kind]func() Payload{
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },
 	KindEgressDecided:         func() Payload { return &EgressDecided{} },
+	KindBrowserControlChanged: func() Payload { return &BrowserControlChanged{} },
 	KindMessagesAppended:      func() Payload { return &MessagesAppended{} },
 	KindTaskWoken:             func() Payload { return &TaskWoken{} },
 	KindTaskSuspended:         func() Payload { return &TaskSuspended{} },

@@ -9,6 +9,12 @@
 //	  {"text": "That is all.", "delay": "500ms"}
 //	]
 //
+// A step can depend on the tools that the agent has: one with "with" is part of the
+// script where there is that tool, one with "without" where there is not.
+//
+//	{"with": "browser_navigate", "text": "I open it.", "calls": [{"tool": "browser_navigate", "input": {"url": "http://127.0.0.1:8000/"}}]},
+//	{"without": "browser_navigate", "text": "I have no browser, so I leave it at that."}
+//
 // delay, a Go duration, is how long the model thinks before it answers. A step
 // with a fault fails after its text, as often as it is asked for:
 //
@@ -37,6 +43,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -61,10 +68,12 @@ type Conversation struct {
 
 // Step is one answer.
 type Step struct {
-	Text  string
-	Calls []Call
-	Delay time.Duration // before the answer begins
-	Fault *llm.Error    // ends the answer after its text
+	Text    string
+	Calls   []Call
+	Delay   time.Duration // before the answer begins
+	Fault   *llm.Error    // ends the answer after its text
+	With    string        // a tool that there has to be for the step to count; "" for any
+	Without string        // one that there must not be
 }
 
 // Call asks for a tool.
@@ -96,7 +105,7 @@ func New(s Script) *Model { return &Model{Pace: defaultPace, script: s} }
 func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
 		index := answers(r.Messages)
-		step := m.step(m.stepsOf(r.Messages), index)
+		step := m.step(m.stepsOf(r.Messages), index, r.Tools)
 		if err := pause(ctx, step.Delay); err != nil {
 			yield(llm.Event{}, err)
 			return
@@ -136,8 +145,18 @@ func (m *Model) stepsOf(messages []llm.Message) []Step {
 	return m.script.Steps
 }
 
-// step returns the one of an index, which may lie past the end.
-func (m *Model) step(steps []Step, index int) Step {
+// step returns the one of an index, which may lie past the end, of those of all
+// that count with some tools.
+func (m *Model) step(all []Step, index int, tools []llm.Tool) Step {
+	has := func(name string) bool {
+		return slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == name })
+	}
+	var steps []Step
+	for _, s := range all {
+		if (s.With == "" || has(s.With)) && (s.Without == "" || !has(s.Without)) {
+			steps = append(steps, s)
+		}
+	}
 	n := len(steps)
 	switch {
 	case index < n:

@@ -75,6 +75,82 @@ export interface Block {
   result?: Result;
 }
 
+export interface BrowserControl {
+  holder: string;
+  until?: string;
+  look: boolean;
+}
+
+export interface BrowserControlChanged {
+  viewer: string;
+  cause: ControlCause;
+  until?: string;
+}
+
+export interface BrowserInfo {
+  state: BrowserState;
+  observed_at: string;
+  source: string;
+  error: string;
+  version: string;
+  program: string;
+  sandboxed: boolean;
+  unsandboxed: string;
+  downloads: string;
+  viewers: number;
+  control: BrowserControl;
+  recording: BrowserRecording;
+  live: boolean;
+}
+
+export interface BrowserNode {
+  depth: number;
+  role: string;
+  name: string;
+  value?: string;
+  level?: number;
+  states?: string[];
+}
+
+export interface BrowserOutline {
+  tab: TabsInfo;
+  nodes: BrowserNode[] | null;
+  cut: boolean;
+}
+
+export interface BrowserRecording {
+  on: boolean;
+  bytes: number;
+  limit: number;
+  from?: string;
+  to?: string;
+  frames: number;
+}
+
+export interface BrowserSocket {
+  type: string;
+  id?: string;
+  state?: RelayState;
+  error?: ErrorBody;
+  text?: string;
+  t?: number;
+  server?: string;
+  seq?: number;
+  width?: number;
+  height?: number;
+  dpr?: number;
+  seconds?: number;
+  input?: RelayInput;
+  command?: RelayCommand;
+}
+
+export type BrowserState =
+  | "none"
+  | "stopped"
+  | "starting"
+  | "running"
+  | "stopping";
+
 export interface Build {
   kind: string;
   image: string;
@@ -126,6 +202,13 @@ export interface Container {
   stats: Stats | null;
   error: string;
 }
+
+export type ControlCause =
+  | "taken"
+  | "extended"
+  | "given_back"
+  | "expired"
+  | "left";
 
 export interface DecisionRequest {
   allow: boolean;
@@ -394,6 +477,7 @@ export type Kind =
   | "TaskHostBound"
   | "SandboxStateChanged"
   | "EgressDecided"
+  | "BrowserControlChanged"
   | "MessagesAppended"
   | "TaskWoken"
   | "TaskSuspended"
@@ -587,6 +671,79 @@ export interface ReadDisplay {
 
 export type Ref = string;
 
+export interface RelayCommand {
+  kind: string;
+  url: string;
+  tab: number;
+  accept: boolean;
+  text: string;
+}
+
+export interface RelayControl {
+  viewer?: string;
+  until?: string;
+  look: boolean;
+}
+
+export interface RelayFrame {
+  seq: number;
+  tab: number;
+  shown: string;
+  at: string;
+  meta: RelayMetadata;
+}
+
+export interface RelayInput {
+  kind: string;
+  type: string;
+  frame: number;
+  width: number;
+  height: number;
+  x: number;
+  y: number;
+  dx: number;
+  dy: number;
+  button: string;
+  buttons: number;
+  clicks: number;
+  modifiers: number;
+  points: RelayPoint[] | null;
+  key: string;
+  code: string;
+  key_code: number;
+  location: number;
+  repeat: boolean;
+  text: string;
+  from: number;
+  to: number;
+}
+
+export interface RelayMetadata {
+  offset_top: number;
+  page_scale_factor: number;
+  device_width: number;
+  device_height: number;
+  scroll_x: number;
+  scroll_y: number;
+}
+
+export interface RelayPoint {
+  id: number;
+  x: number;
+  y: number;
+}
+
+export interface RelayState {
+  rev: number;
+  lost?: string;
+  ended?: string;
+  active: number;
+  tabs: TabsInfo[] | null;
+  dialog?: TabsDialog;
+  control: RelayControl;
+  notices?: TabsNotice[];
+}
+
 export interface ReleaseRequest {
   how: string;
 }
@@ -751,6 +908,36 @@ export type SuspendReason =
   | "waiting_human"
   | "interrupted"
   | "turn_failed";
+
+export interface TabsDialog {
+  kind: string;
+  text: string;
+  default?: string;
+  url: string;
+  opened: string;
+  until: string;
+}
+
+export interface TabsInfo {
+  number: number;
+  target: string;
+  url: string;
+  title: string;
+  active: boolean;
+  loading: boolean;
+  crashed: boolean;
+  failed?: string;
+  opener?: number;
+}
+
+export interface TabsNotice {
+  seq: number;
+  at: string;
+  kind: string;
+  tab?: number;
+  text: string;
+  url?: string;
+}
 
 export interface TaskArchived {
   archived: boolean;
@@ -996,6 +1183,7 @@ export interface Payloads {
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;
   EgressDecided: EgressDecided;
+  BrowserControlChanged: BrowserControlChanged;
   MessagesAppended: MessagesAppended;
   TaskWoken: TaskWoken;
   TaskSuspended: TaskSuspended;

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
+	"github.com/glovebox-dev/glovebox/backend/browser/relay"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/task"
@@ -33,6 +35,7 @@ var bodies = []any{
 	httpapi.FolderRequest{}, httpapi.FolderResponse{}, httpapi.LinkRequest{}, httpapi.NotifyRequest{},
 	execenv.TerminalRequest{}, httpapi.EgressRow{},
 	httpapi.SnapshotRequest{}, httpapi.Snapshot{}, httpapi.ForkRequest{}, httpapi.RemoveImageRequest{},
+	httpapi.BrowserInfo{}, httpapi.BrowserSocket{}, relay.Frame{}, browser.Outline{},
 }
 
 // displays are what the tools show of their results.
