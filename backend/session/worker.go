@@ -284,7 +284,7 @@ func (t *turn) options(j *journal, preset agent.Preset) agent.Options {
 	s, root := t.service, t.driver.root
 	own, place := preset.Tools(s.o.Tools), t.place
 	if t.browser && preset.Browses(t.plugged(j.State())) {
-		own, place.Browser = own.With(append(tools.Browser(), tools.NewAskPerson())...), true
+		own, place.Browser = own.With(tools.Browser()...), true
 	}
 	return agent.Options{
 		Model:     t.model,
