@@ -87,6 +87,7 @@ type App struct {
 	aio      *aioServers
 	remote   *remote.Provider
 	binder   *placeBinder
+	browsers *browsers
 	lifetime *lifetime.Manager
 	local    *localBinder
 	host     *local.Env // what a sandbox is compared with
@@ -173,7 +174,7 @@ func (a *App) build() error {
 			}
 			if !c.Value.Owned() || c.Value == sandbox.StateLost {
 				a.aio.forget(r.Ref)
-				if err := a.binder.forget(root); err != nil {
+				if err := errors.Join(a.binder.forget(root), a.browsers.kept.forget(r.Ref)); err != nil {
 					a.log.Warn("close a sandbox's backend", "session", root, "err", err)
 				}
 			}
@@ -189,6 +190,7 @@ func (a *App) build() error {
 		guest: container.New(container.Options{Channels: a.lifetime, Preamble: a.hosts.SandboxExecPreamble}),
 	}
 	a.binder = sandboxed
+	a.browsers = &browsers{lifetime: a.lifetime, servers: a.aio, host: a.hosts}
 	router := execenv.NewRouter(map[string]execenv.Binder{
 		string(sandbox.WallDocker):    sandboxed,
 		string(sandbox.WallNamespace): sandboxed,
@@ -198,7 +200,7 @@ func (a *App) build() error {
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		HostConfig: a.hosts, Browsers: &browsers{a.lifetime}, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
+		HostConfig: a.hosts, Browsers: a.browsers, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec(), Plugins: a.o.Config.Agent.Plugins},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
@@ -356,6 +358,9 @@ func (a *App) close() error {
 	}
 	if a.binder != nil {
 		errs = append(errs, a.binder.close())
+	}
+	if a.browsers != nil {
+		errs = append(errs, a.browsers.kept.close())
 	}
 	if a.aio != nil {
 		errs = append(errs, a.aio.close())

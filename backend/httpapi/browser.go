@@ -19,7 +19,7 @@ import (
 type BrowserInfo struct {
 	State       wire.BrowserState `json:"state"`
 	ObservedAt  time.Time         `json:"observed_at"`
-	Source      string            `json:"source"`  // who says so: "guest"
+	Source      string            `json:"source"`  // who says so: "guest", "server" or "host"
 	Error       string            `json:"error"`   // why there is none, or why the last start failed
 	Version     string            `json:"version"` // of the last start
 	Program     string            `json:"program"`
@@ -88,7 +88,7 @@ func (s *Server) browserInfo(w http.ResponseWriter, r *http.Request) {
 
 func browserInfoOf(b session.BrowserStatus) BrowserInfo {
 	return BrowserInfo{
-		State: b.State, ObservedAt: b.ObservedAt, Source: "guest", Error: b.Error, Version: b.Version, Program: b.Program,
+		State: b.State, ObservedAt: b.ObservedAt, Source: b.Source, Error: b.Error, Version: b.Version, Program: b.Program,
 		Sandboxed: b.Sandboxed, Unsandboxed: b.Unsandboxed, Downloads: b.Downloads, Viewers: b.Viewers, Live: b.Live,
 		Control: BrowserControl{Holder: b.Control.Viewer, Until: b.Control.Until, Look: b.Control.Look},
 	}

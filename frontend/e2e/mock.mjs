@@ -20,13 +20,13 @@ const CSP =
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** start serves on a loopback port; what it returns can play on. */
-export async function start(port = 0, { empty = false, broken = false, extra = 0, bare = false, untiny = false } = {}) {
+export async function start(port = 0, { empty = false, broken = false, extra = 0, bare = false, untiny = false, unbuilt = false } = {}) {
   const list = empty ? [] : structuredClone([...sessions, ...more(extra)]);
   const logs = new Map(list.map((s) => [s.id, story(s)]));
   const places = new Map();
   const place = (id) => places.get(id) ?? places.set(id, new Place()).get(id);
   const posts = [];
-  const machine = new Machine({ bare, untiny, broken }, (f) => broadcast(f));
+  const machine = new Machine({ bare, untiny, unbuilt, broken }, (f) => broadcast(f));
   let seq = 100_000;
   const engine = new Engine(list.filter((s) => /^s\d$/.test(s.id)), { open: (over) => opened(over), change: (id, patch) => api.change(id, patch) });
   const opened = (over) => {

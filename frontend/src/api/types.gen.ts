@@ -186,6 +186,7 @@ export interface Check {
   detail: string;
   fix: string;
   command: string;
+  recipe: string;
 }
 
 export interface Condition {
@@ -446,6 +447,7 @@ export interface ImageInfo {
 
 export interface Images {
   default: string;
+  recipes: Recipe[] | null;
   images: ImageInfo[] | null;
   builds: Build[] | null;
   error: string;
@@ -669,6 +671,12 @@ export interface ReadDisplay {
   total_lines: number;
   size: number;
   media_type: string;
+}
+
+export interface Recipe {
+  name: string;
+  ref: string;
+  there: boolean;
 }
 
 export type Ref = string;
