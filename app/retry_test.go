@@ -202,7 +202,7 @@ func TestAgents(t *testing.T) {
 	}
 	err := s.call(t.Context(), "POST", "/sessions", httpapi.OpenRequest{Goal: "go", Agent: "chef", Spec: spec}, nil)
 	var api *apiError
-	if !errors.As(err, &api) || api.Field != "agent" || !strings.Contains(api.Message, "choose of main, explore, plan") {
+	if !errors.As(err, &api) || api.Field != "agent" || !strings.Contains(api.Message, "choose of main, browser, explore, plan") {
 		t.Errorf("opening with an unknown agent: %v", err)
 	}
 }
