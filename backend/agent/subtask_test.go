@@ -262,7 +262,7 @@ func TestSubtask_stop(t *testing.T) {
 func TestSubtask_stopBeforeItsTurn(t *testing.T) {
 	f := newFamily(t, plays(script.Script{
 		Steps:         []script.Step{hand("fails"), say("unused")},
-		Conversations: []script.Conversation{of("fails", script.Step{Fault: &llm.Error{Kind: llm.Auth, Message: "no key"}})},
+		Conversations: []script.Conversation{of("fails", script.Step{Fault: &llm.Error{Kind: llm.NoKey, Message: "no key"}})},
 	}))
 	run(t, t.Context(), f.root, f.options(f.root), agent.Failed)
 	f.root.say(t, task.TaskWoken{Cause: "retry"})

@@ -93,7 +93,7 @@ describe("Timeline with subtasks", () => {
     s.tell("LLMRequestFinished", { model: "m", usage, cost_usd: null, duration: 1, error: "" });
     s.tell("LLMRequestFinished", { model: "m", usage, cost_usd: null, duration: 1, error: "" }, "t1");
     s.tell("TaskSuspended", { reason: "waiting_human", wake_on: "next-goal", detail: "" });
-    expect(s.shown().at(-1)).toContain("2,000 tokens read");
+    expect(s.shown().at(-1)).toContain("2.0k tokens read");
   });
 });
 
