@@ -17,6 +17,7 @@ import type {
   Listing,
   Logs,
   OpenRequest,
+  RecordingPage,
   ReleaseRequest,
   Session,
   Snapshot,
@@ -109,6 +110,12 @@ export class Client {
   openTerminal = (id: string, r: TerminalRequest) => this.call<Terminal>("POST", `${at(id)}/terminals`, r);
   closeTerminal = (id: string, terminal: string) =>
     this.call<unknown>("DELETE", `${at(id)}/terminals/${encodeURIComponent(terminal)}`);
+
+  /** recording returns entries after one's number. */
+  recording = (id: string, after: number) => this.call<RecordingPage>("GET", `${at(id)}/browser/recording?${query({ after })}`);
+  recordingPicture = async (id: string, n: number, signal?: AbortSignal): Promise<Blob> =>
+    (await this.request("GET", `${at(id)}/browser/recording/${n}`, undefined, signal)).blob();
+  eraseRecording = (id: string) => this.call<unknown>("DELETE", `${at(id)}/browser/recording`);
 
   /** pickFolder answers when the person has chosen: it has no deadline. */
   pickFolder = async (start: string): Promise<FolderResponse> =>

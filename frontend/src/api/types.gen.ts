@@ -75,6 +75,13 @@ export interface Block {
   result?: Result;
 }
 
+export interface BrowserBox {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
 export interface BrowserControl {
   holder: string;
   until?: string;
@@ -125,6 +132,7 @@ export interface BrowserRecording {
   from?: string;
   to?: string;
   frames: number;
+  first: number;
 }
 
 export interface BrowserSocket {
@@ -677,6 +685,30 @@ export interface Recipe {
   name: string;
   ref: string;
   there: boolean;
+}
+
+export interface RecordingEntry {
+  n: number;
+  at: string;
+  kind: string;
+  tab: number;
+  url: string;
+  title: string;
+  width: number;
+  height: number;
+  offset_top: number;
+  picture: number;
+  label: string;
+  box: BrowserBox | null;
+  call_id: string;
+  failed: boolean;
+  reason: string;
+}
+
+export interface RecordingPage {
+  entries: RecordingEntry[] | null;
+  more: boolean;
+  info: BrowserRecording;
 }
 
 export type Ref = string;
