@@ -42,6 +42,7 @@ var bodies = []any{
 var displays = []any{
 	tools.BashDisplay{}, tools.EditDisplay{}, tools.WriteDisplay{}, tools.ReadDisplay{}, tools.SearchDisplay{},
 	tools.TaskDisplay{},
+	tools.BrowserDisplay{},
 }
 
 // TypeScript returns the file that belongs at Output. root is the directory of go.mod.
