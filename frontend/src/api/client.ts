@@ -2,6 +2,7 @@ import type {
   About,
   Accepted,
   AnswerRequest,
+  BrowserOutline,
   Container,
   DecisionRequest,
   Dirs,
@@ -99,6 +100,8 @@ export class Client {
   logs = (id: string, tail: number) => this.call<Logs>("GET", `${at(id)}/logs?${query({ tail })}`);
 
   egress = (id: string, limit: number) => this.call<EgressRow[]>("GET", `${at(id)}/egress?${query({ limit })}`);
+
+  browserOutline = (id: string) => this.call<BrowserOutline>("GET", `${at(id)}/browser/outline`);
 
   files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
   file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
