@@ -327,6 +327,9 @@ func (w *watched) slow(ctx context.Context) (err error) {
 
 // release lets go of the sandbox under the viewer's eyes.
 func (w *watched) release(ctx context.Context) error {
+	if err := w.show(ctx, stillPage, stillPage); err != nil {
+		return err
+	}
 	all, err := below(w.srv.pid())()
 	if err != nil {
 		return err

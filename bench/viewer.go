@@ -175,7 +175,8 @@ func (v *viewer) take(ctx context.Context) (age time.Duration, said *httpapi.Bro
 		return 0, nil, fmt.Errorf("read a view of the browser: %w", err)
 	}
 	v.seq = head.Seq
-	return m.at.Sub(head.Shown), nil, v.say(ctx, httpapi.BrowserSocket{Type: "got", Seq: head.Seq})
+	_ = v.say(ctx, httpapi.BrowserSocket{Type: "got", Seq: head.Seq}) // that the view has ended is what is read next
+	return m.at.Sub(head.Shown), nil, nil
 }
 
 func (v *viewer) say(ctx context.Context, m httpapi.BrowserSocket) error {
