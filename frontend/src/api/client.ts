@@ -1,3 +1,4 @@
+import type { BrowserInfo } from "./browser";
 import type {
   About,
   Accepted,
@@ -106,6 +107,10 @@ export class Client {
   openTerminal = (id: string, r: TerminalRequest) => this.call<Terminal>("POST", `${at(id)}/terminals`, r);
   closeTerminal = (id: string, terminal: string) =>
     this.call<unknown>("DELETE", `${at(id)}/terminals/${encodeURIComponent(terminal)}`);
+
+  browser = (id: string) => this.call<BrowserInfo>("GET", `${at(id)}/browser`);
+  startBrowser = (id: string) => this.command(id, "browser/start", {});
+  stopBrowser = (id: string) => this.command(id, "browser/stop", {});
 
   /** pickFolder answers when the person has chosen: it has no deadline. */
   pickFolder = async (start: string): Promise<FolderResponse> =>
