@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"backend/httpapi"},
 	{"backend/session"},
 	{"backend/agent"},
-	{"backend/tools"},
+	{"backend/tools", "backend/browser/pane", "backend/browser/recording"},
 	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/execenv/aio", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/sandbox/remote", "backend/egress", "backend/browser", "backend/browser/relay", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},

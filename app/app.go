@@ -198,8 +198,8 @@ func (a *App) build() error {
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		HostConfig: a.hosts, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
-		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec()},
+		HostConfig: a.hosts, Browsers: &browsers{a.lifetime}, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
+		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec(), Plugins: a.o.Config.Agent.Plugins},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
 	assets, built := frontend.Assets()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/config"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -188,6 +189,11 @@ func (c *cli) loadConfig() (config.Config, error) {
 	cfg, err := config.Load(path, named)
 	if err == nil {
 		err = cfg.FromEnv(os.Getenv)
+	}
+	if err == nil {
+		if _, bad := agent.CheckPlugins(cfg.Agent.Plugins); bad != nil {
+			err = fmt.Errorf("%s: %w", path, &sandbox.FieldError{Field: "agent.plugins", Reason: bad.Error()})
+		}
 	}
 	if err != nil {
 		return cfg, usageError{err} // file and environment are as much typed as a flag

@@ -184,7 +184,7 @@ func TestAgents(t *testing.T) {
 	if err := s.call(t.Context(), "GET", "/about", nil, &about); err != nil {
 		t.Fatal(err)
 	}
-	if len(about.Agents) != 3 || about.Agents[0].Name != "main" || about.Agents[1].Description == "" || strings.Join(about.Agents[1].Tools, " ") != "Read Glob Grep" {
+	if len(about.Agents) != 3 || about.Agents[0].Name != "main" || about.Agents[1].Description == "" || strings.Join(about.Agents[1].Tools, " ") != "Read Glob Grep AskUser" {
 		t.Errorf("agents = %+v", about.Agents)
 	}
 	ws := workspace(t, 1000)

@@ -23,7 +23,7 @@ import (
 type runFlags struct {
 	wall, image, wire, workspace, model, agent, network, user, approvals string
 	resources                                                            map[string]string
-	mounts, allow                                                        []string
+	mounts, allow, plugins                                               []string
 	json, keep                                                           bool
 }
 
@@ -54,6 +54,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
 	fl.StringVar(&f.model, "model", "", modelForms+" (default as configured, else demo)")
 	fl.StringVar(&f.agent, "agent", "", "main (default), explore or plan; the last two only read")
+	fl.StringSliceVar(&f.plugins, "plugin", nil, "give the agent a `plugin`: browser (of the sandbox, where its image has one); \"\" is none (default as configured)")
 	fl.StringVar(&f.network, "network", "", "proxy (default), none, or open (no isolation of the network)")
 	fl.StringArrayVar(&f.allow, "allow", nil, "let the proxy reach `HOST[:PORT]` although it is not public; a name, *.DOMAIN, an address or a network")
 	fl.StringVar(&f.user, "user", "", "host (default), image or root")
@@ -68,7 +69,7 @@ func (c *cli) runCommand() *cobra.Command {
 // request returns the session that the flags ask for.
 func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
 	r := httpapi.OpenRequest{
-		Goal: goal, Model: f.model, Agent: f.agent, Approvals: task.Approvals(f.approvals),
+		Goal: goal, Model: f.model, Agent: f.agent, Approvals: task.Approvals(f.approvals), Plugins: f.plugins,
 		Spec: sandbox.Spec{
 			Wall: sandbox.Wall(f.wall), Image: f.image, Wire: f.wire, User: f.user,
 			Network: sandbox.Network{Mode: sandbox.NetworkMode(f.network), Allow: f.allow}, Resources: f.resources,

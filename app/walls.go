@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -179,6 +180,9 @@ func (a *App) about(ctx context.Context) httpapi.About {
 	}
 	for _, p := range agent.Presets() {
 		out.Agents = append(out.Agents, httpapi.AgentInfo{Name: p.Name, Description: p.Description, Tools: p.Tools(a.tools).Names()})
+	}
+	for _, p := range agent.Plugins() {
+		out.Plugins = append(out.Plugins, httpapi.PluginInfo{Name: p.Name, Description: p.Description, Default: slices.Contains(a.o.Config.Agent.Plugins, p.Name)})
 	}
 	if w, err := a.defaultWall(ctx); err == nil {
 		out.DefaultWall = w

@@ -13,6 +13,10 @@
 // safe, as ToolCallFinished. A call that was started and has no result is
 // asked for again under its id: the sandbox's guest knows whether it ran.
 //
+// A call of a [tools.Asker] is put to the person instead, as UserQuestionRequested,
+// and the turn is parked. UserQuestionAnswered, which whoever asks the person
+// appends, is its result in a later Run.
+//
 // A request to the model that fails in a way that may pass is made again, at the
 // time that LLMRetryScheduled says; any other fault parks the turn. A turn never
 // fails its task: whatever kept it from going on, a person can set right.
@@ -28,6 +32,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/stream"
@@ -70,6 +75,10 @@ type Options struct {
 	// as those of the call: see tools.Tool.
 	Env func(ctx context.Context) (execenv.Env, error)
 
+	// Browser opens the browser of that place as an agent uses it; nil where there
+	// is none.
+	Browser func(ctx context.Context) (browser.Backend, error)
+
 	// Approvals says which calls wait for a person; "" is task.ApproveAuto.
 	Approvals task.Approvals
 
@@ -101,7 +110,7 @@ type Outcome string
 
 // The outcomes. After Failed the log says why: a model's error, too many steps,
 // or a sandbox that does not answer; a later Run goes on where this one ended.
-// The same is true after Waiting for a person's decision on a call, when the host
+// The same is true after Waiting for a person's decision or answer, when the host
 // shuts down for the time to ask the model again, or when it leaves the turn.
 const (
 	Done        Outcome = "done"

@@ -68,7 +68,7 @@ func (t *turn) piece(kind string, sofar *strings.Builder, s string) {
 		return
 	}
 	t.Live(stream.Live{
-		RootTaskID: t.root, TaskID: t.task, Kind: kind,
+		RootTaskID: t.root, TaskID: t.task, Kind: kind, After: t.asked,
 		Offset: int64(sofar.Len()), End: int64(sofar.Len() + len(s)), Data: s,
 	})
 	sofar.WriteString(s)

@@ -21,13 +21,17 @@ import (
 const sideBySide = 8
 
 // settle brings the calls that the model wants one step further: it decides
-// the first of them, or runs it together with the read-only ones that follow.
+// the first of them, asks the person it is for, or runs it together with the
+// read-only ones that follow.
 // An Outcome ends the turn.
 func (t *turn) settle(ctx context.Context, uses []llm.Use) (Outcome, error) {
 	use := uses[0]
 	tool, refusal := t.resolve(use)
 	if refusal != "" {
 		return "", t.refuse(ctx, use, refusal)
+	}
+	if asker, ok := tool.(tools.Asker); ok {
+		return t.question(ctx, use, asker)
 	}
 	if decided, outcome, err := t.decide(ctx, use, tool); !decided {
 		return outcome, err
@@ -91,7 +95,7 @@ func (t *turn) decide(ctx context.Context, use llm.Use, tool tools.Tool) (bool, 
 		return true, "", nil
 	}
 	return false, Waiting, t.append(ctx,
-		task.ToolCallApprovalRequested{CallID: use.ID, Tool: use.Name, Input: use.Input, Reason: use.Name + " can change files or run commands."},
+		task.ToolCallApprovalRequested{CallID: use.ID, Tool: use.Name, Input: use.Input, Reason: use.Name + " " + tools.Danger(tool) + "."},
 		waitFor(use.ID))
 }
 
@@ -181,7 +185,7 @@ func (t *turn) runOne(ctx context.Context, use llm.Use, started task.ToolCallSta
 		begun = at
 	}
 	var r tools.Result
-	if adopted && started.Where.Boot == "" && !tools.ReadOnly(tool) {
+	if adopted && !tools.ReadOnly(tool) && (started.Where.Boot == "" || !tools.Kept(tool)) {
 		r = tools.Result{Status: task.CallUnknown, Text: "Interrupted, outcome unknown: the host stopped while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}
 	} else {
 		r, e.err = t.call(ctx, tool, use, started, env)
@@ -204,7 +208,7 @@ func (t *turn) call(ctx context.Context, tool tools.Tool, use llm.Use, started t
 	}()
 	output := stream.NewOutput(t.root, t.task, use.ID)
 	c := tools.Call{
-		ID: use.ID, Input: use.Input, Env: env, Known: t.known,
+		ID: use.ID, Input: use.Input, Env: env, Known: t.known, Browser: t.Browser,
 		Live: func(chunk execenv.Chunk) {
 			if f := output.Frame(chunk.Stream.String(), chunk.Offset, chunk.Data); f.Data != "" {
 				t.Live(f)
@@ -238,7 +242,7 @@ func (t *turn) record(ctx context.Context, e ended) error {
 // it is stored. Calls that only read leave nothing to keep.
 func (t *turn) acks(started task.ToolCallStarted) bool {
 	tool, ok := t.Tools.Lookup(started.Tool)
-	return t.Ack != nil && started.Where.Boot != "" && ok && !tools.ReadOnly(tool)
+	return t.Ack != nil && started.Where.Boot != "" && ok && !tools.ReadOnly(tool) && tools.Kept(tool)
 }
 
 // ack tells a guest that it may forget a call.

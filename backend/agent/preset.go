@@ -21,7 +21,7 @@ type Preset struct {
 const MainPreset = "main"
 
 // looking are the tools that change nothing.
-var looking = []string{"Read", "Glob", "Grep"}
+var looking = []string{"Read", "Glob", "Grep", "AskUser"}
 
 var presets = []Preset{
 	{
@@ -78,11 +78,13 @@ type Place struct {
 	Workdir string
 	Network sandbox.Network
 	Host    bool // the person's own machine, with nothing in between
+	Browser bool // the agent has the browser of that place
 }
 
-// System returns the preset's system prompt. It is the same for every turn of a
+// System returns the preset's system prompt; own are the tools that the agent gets,
+// of its preset and of its plugins. It is the same for every turn of a
 // session: a vendor's cache holds a prompt only as long as no byte of it changes.
-func (p Preset) System(at Place, all *tools.Set) string {
+func (p Preset) System(at Place, own *tools.Set) string {
 	var b strings.Builder
 	b.WriteString("You are a software engineer working for the person in this conversation.\n\n# Where you are\n")
 	fmt.Fprintf(&b, "Your tools run in %s. The workspace is %s; relative paths start there.\n", at.Name, at.Workdir)
@@ -102,7 +104,10 @@ func (p Preset) System(at Place, all *tools.Set) string {
 	default:
 		b.WriteString("It has no network: nothing can be downloaded, and no address outside answers. What you change outside the workspace is lost with the sandbox.\n")
 	}
-	fmt.Fprintf(&b, "Your tools: %s. There are no others.\n", strings.Join(p.Tools(all).Names(), ", "))
+	fmt.Fprintf(&b, "Your tools: %s. There are no others.\n", strings.Join(own.Names(), ", "))
 	b.WriteString("\n# How you work\n" + p.work + "\n")
+	if at.Browser {
+		b.WriteString("\n# The browser\n" + browserWork + "\n")
+	}
 	return b.String()
 }

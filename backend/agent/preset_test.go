@@ -15,8 +15,8 @@ func TestPresets_narrowTheTools(t *testing.T) {
 	for name, want := range map[string][]string{
 		"":        all.Names(),
 		"main":    all.Names(),
-		"explore": {"Read", "Glob", "Grep"},
-		"plan":    {"Read", "Glob", "Grep"},
+		"explore": {"Read", "Glob", "Grep", "AskUser"},
+		"plan":    {"Read", "Glob", "Grep", "AskUser"},
 	} {
 		p, err := agent.PresetOf(name)
 		if err != nil {
@@ -28,7 +28,7 @@ func TestPresets_narrowTheTools(t *testing.T) {
 		}
 		for _, n := range set.Names() {
 			tool, _ := set.Lookup(n)
-			if name != "" && name != "main" && !tools.ReadOnly(tool) {
+			if name != "" && name != "main" && tool.Risk() != tools.RiskLow {
 				t.Errorf("%s can change things with %s", name, n)
 			}
 		}
@@ -54,14 +54,15 @@ func TestPreset_system(t *testing.T) {
 		place     agent.Place
 		has, lack []string
 	}{
-		{main, agent.Place{Name: "a sealed container", Workdir: "/w"}, []string{"a sealed container", "workspace is /w", "no network", "lost with the sandbox", "Read, Write, Edit, Glob, Grep, Bash."}, []string{"person's files"}},
+		{main, agent.Place{Name: "a sealed container", Workdir: "/w"}, []string{"a sealed container", "workspace is /w", "no network", "lost with the sandbox", "Read, Write, Edit, Glob, Grep, Bash, AskUser."}, []string{"person's files"}},
 		{main, agent.Place{Name: "a sealed container", Workdir: "/w", Network: sandbox.Network{Mode: sandbox.NetworkOpen}}, []string{"has a network"}, []string{"no network"}},
 		{main, agent.Place{Name: "a sealed container", Workdir: "/w", Network: sandbox.Network{Mode: sandbox.NetworkProxy, Allow: []string{"db.corp:5432"}}},
 			[]string{"through a proxy", "except db.corp:5432"}, []string{"nothing can be downloaded", "has a network."}},
 		{main, agent.Place{Name: "the person's own machine", Workdir: "/w", Host: true}, []string{"own machine", "person's files"}, []string{"sandbox"}},
-		{plan, agent.Place{Name: "a sealed container", Workdir: "/w"}, []string{"Your tools: Read, Glob, Grep. ", "plan a change"}, []string{"Bash"}},
+		{plan, agent.Place{Name: "a sealed container", Workdir: "/w"}, []string{"Your tools: Read, Glob, Grep, AskUser. ", "plan a change"}, []string{"Bash"}},
 	} {
-		got := tt.preset.System(tt.place, all)
+		own := tt.preset.Tools(all)
+		got := tt.preset.System(tt.place, own)
 		for _, s := range tt.has {
 			if !strings.Contains(got, s) {
 				t.Errorf("%s in %+v is not told %q:\n%s", tt.preset.Name, tt.place, s, got)
@@ -72,7 +73,7 @@ func TestPreset_system(t *testing.T) {
 				t.Errorf("%s in %+v is told %q:\n%s", tt.preset.Name, tt.place, s, got)
 			}
 		}
-		if again := tt.preset.System(tt.place, all); again != got {
+		if again := tt.preset.System(tt.place, own); again != got {
 			t.Errorf("%s is told another thing each time", tt.preset.Name)
 		}
 	}

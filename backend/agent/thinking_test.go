@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"iter"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,11 +47,13 @@ func TestRun_thinking(t *testing.T) {
 		}
 	})
 	o.Live = func(f stream.Live) { frames = append(frames, f) }
-	run(t, t.Context(), newJournal(t), o, agent.Done)
+	j := newJournal(t)
+	run(t, t.Context(), j, o, agent.Done)
+	asked := j.events[slices.IndexFunc(j.events, func(e task.Event) bool { return e.Kind == task.KindLLMRequestStarted })].Seq
 	want := []stream.Live{
-		{RootTaskID: "root", TaskID: "root", Kind: stream.LiveThinking, End: 2, Data: "hm"},
-		{RootTaskID: "root", TaskID: "root", Kind: stream.LiveThinking, Offset: 2, End: 6, Data: ", so"},
-		{RootTaskID: "root", TaskID: "root", Kind: stream.LiveText, End: 5, Data: "I do."},
+		{RootTaskID: "root", TaskID: "root", Kind: stream.LiveThinking, After: asked, End: 2, Data: "hm"},
+		{RootTaskID: "root", TaskID: "root", Kind: stream.LiveThinking, After: asked, Offset: 2, End: 6, Data: ", so"},
+		{RootTaskID: "root", TaskID: "root", Kind: stream.LiveText, After: asked, End: 5, Data: "I do."},
 	}
 	if diff := cmp.Diff(want, frames); diff != "" {
 		t.Errorf("frames (-want +got):\n%s", diff)

@@ -33,6 +33,7 @@ type turn struct {
 	root, task  string               // ids
 	adopted     map[string]time.Time // calls of an earlier take-up that were open at the start, and when they began
 	unwatch     func() bool
+	asked       int64 // the end of the log when the model was asked last
 	kills       []execenv.KillReport
 	cut         bool           // the end of ctx has ended a call
 	unknown     int            // calls that ctx's end has left nobody knows how
@@ -180,7 +181,14 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 			CallID: use.ID, Tool: use.Name, Status: task.CallInterrupted,
 			Text: "Not run: the turn was stopped before this call was made.",
 		}
-		if c := s.Calls[use.ID]; c != nil && c.Started != nil {
+		c := s.Calls[use.ID]
+		switch {
+		case c != nil && c.Answer != nil: // it came before the stop, and is not lost
+			r = answered(use, c, t.Now())
+		case c != nil && c.Question != nil:
+			r.Text = "Not answered: the turn was stopped while the question waited."
+		}
+		if c != nil && c.Started != nil {
 			abandoned = append(abandoned, use.ID)
 			r.Status, r.Where = task.CallUnknown, c.Started.Where
 			r.Text = "Interrupted, outcome unknown: the turn was stopped before the sandbox could say how this call ended. It may still be running."
@@ -230,6 +238,7 @@ func (t *turn) ask(ctx context.Context) (Outcome, error) {
 	if err := t.append(ctx, task.LLMRequestStarted{Model: t.ModelName}); err != nil {
 		return Failed, err
 	}
+	t.asked = t.journal.State().Seq
 	begun := t.Now()
 	a := t.stream(ctx)
 	finished := task.LLMRequestFinished{Model: t.ModelName, Usage: a.usage, Duration: t.Now().Sub(begun)}

@@ -69,6 +69,7 @@ func (c *act) fill(ctx context.Context, at At, text string) error {
 	if err := c.eval(ctx, t.frame, nil, "scroll", t.ref, 0, 0, ""); err != nil {
 		return err
 	}
+	c.mark(ctx, t)
 	if err := c.eval(ctx, t.frame, &got, "fill", t.ref, text); err != nil {
 		return err
 	}
@@ -237,6 +238,7 @@ func (c *act) choose(ctx context.Context, a Action) error {
 	if err != nil {
 		return err
 	}
+	c.mark(ctx, t)
 	var got struct {
 		wrong
 		Chosen []string
@@ -333,6 +335,7 @@ func (c *act) upload(ctx context.Context, a Action) error {
 	if err != nil {
 		return err
 	}
+	c.mark(ctx, t)
 	var got struct {
 		wrong
 		Multiple bool

@@ -85,6 +85,7 @@ type act struct {
 	tab   *tabs.Tab
 	seq   uint64   // the last notice before it
 	lines []string // what it has to tell, before the look
+	acted Acted
 }
 
 func (c *act) say(format string, a ...any) { c.lines = append(c.lines, fmt.Sprintf(format, a...)) }
@@ -130,7 +131,7 @@ func (a *Agent) input(ctx context.Context, do func(ctx context.Context, c *act) 
 			// The act went through, and its answer comes after the dialog's.
 			return c.look(ctx, false)
 		}
-		return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(err)
+		return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info(), Acted: c.acted}, c.explain(err)
 	}
 	return c.look(ctx, false)
 }

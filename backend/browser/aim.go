@@ -50,7 +50,7 @@ func (w wrong) err() error {
 	case "field":
 		return fmt.Errorf("%s is no field to type into: %w", what, ErrWrongKind)
 	case "select":
-		return fmt.Errorf("it is a list: use the select action with one of its options: %w", ErrWrongKind)
+		return fmt.Errorf("it is a list: choose one of its options with browser_select: %w", ErrWrongKind)
 	case "noselect":
 		return fmt.Errorf("%s is no list of options; click it instead: %w", what, ErrWrongKind)
 	case "single":
@@ -123,8 +123,13 @@ type aimed struct {
 	target
 	x, y  float64
 	inner point
-	box   struct{ X, Y, Width, Height float64 }
+	box   Box
 	what  string
+}
+
+// place maps the box of an element to the page's viewport.
+func (a aimed) place() Box {
+	return Box{X: a.x - (a.inner.x - a.box.X), Y: a.y - (a.inner.y - a.box.Y), Width: a.box.Width, Height: a.box.Height}
 }
 
 // aim brings an element into view, through all frames around it, and finds a
@@ -140,7 +145,7 @@ func (c *act) aim(ctx context.Context, at At) (aimed, error) {
 		wrong
 		X, Y float64
 		Hits int
-		Box  struct{ X, Y, Width, Height float64 }
+		Box  Box
 	}
 	if err := c.eval(ctx, t.frame, &got, "aim", t.ref); err != nil {
 		return a, err
@@ -154,7 +159,31 @@ func (c *act) aim(ctx context.Context, at At) (aimed, error) {
 	a.inner, a.box, a.what = point{got.X, got.Y}, got.Box, got.What
 	out, err := c.outward(ctx, t.frame, a.inner)
 	a.x, a.y = out.x, out.y
+	if err == nil {
+		c.acted = Acted{What: a.what, Box: a.place()}
+	}
 	return a, err
+}
+
+// mark notes which element a call acts on that no pointer has to reach. What it is
+// and where is for persons who look on: not to know it is no fault.
+func (c *act) mark(ctx context.Context, t target) {
+	var got struct {
+		What   string
+		Secret bool
+		Box    *Box
+	}
+	if t.frame.Eval(ctx, script, &got, "mark", t.ref) != nil {
+		return
+	}
+	c.acted = Acted{What: got.What, Secret: got.Secret}
+	if got.Box == nil {
+		return
+	}
+	middle := point{got.Box.X + got.Box.Width/2, got.Box.Y + got.Box.Height/2}
+	if out, err := c.outward(ctx, t.frame, middle); err == nil {
+		c.acted.Box = aimed{x: out.x, y: out.y, inner: middle, box: *got.Box}.place()
+	}
 }
 
 // outward maps a point of a frame to the page's viewport.

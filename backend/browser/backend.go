@@ -58,6 +58,27 @@ type Look struct {
 	Notices  []tabs.Notice // what happened during the call
 	Tab      tabs.Info
 	Elements []Element
+	Acted    Acted
+
+	// What the actions that list things have found.
+	Tabs      []tabs.Info
+	Downloads []tabs.Download
+	Console   []tabs.Line
+}
+
+// Acted is the element that a call acted on.
+type Acted struct {
+	What   string // its tag and the beginning of its text; "" for none, or one that is not known
+	Box    Box    // where it was in the viewport; the zero Box where that is not known
+	Secret bool   // it is a field for a password or a code
+}
+
+// Box is a place in the page's viewport, in CSS pixels.
+type Box struct {
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+	Width  float64 `json:"width"`
+	Height float64 `json:"height"`
 }
 
 // Element is something on a page that can be acted on.
@@ -67,12 +88,12 @@ type Element struct {
 	Role     string   `json:"role"`
 	Type     string   `json:"type"` // of an input
 	Name     string   `json:"name"`
-	Value    string   `json:"value"` // never of a password
+	Value    string   `json:"value"` // never of a secret
 	Hint     string   `json:"hint"`
 	Href     string   `json:"href"`
 	Options  []string `json:"options"` // of a select, the first twenty
 	More     int      `json:"more"`    // how many it has beyond them
-	Secret   bool     `json:"secret"`  // a password field that is filled
+	Secret   bool     `json:"secret"`  // a field for a password or a code, that is filled
 	Editable bool     `json:"editable"`
 	Checked  bool     `json:"checked"`
 	Expanded bool     `json:"expanded"`
@@ -89,6 +110,7 @@ type Shot struct {
 	Tab     int  // another tab than the active one; it is brought to the front
 	JPEG    bool // PNG when false
 	Quality int  // of JPEG, 80 when 0
+	Longest int  // pixels of a picture's longer side at most, of more than the viewport; 0 for any
 }
 
 // Picture is a screenshot. Scale is its one factor: a point (x, y) of the picture

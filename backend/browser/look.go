@@ -78,6 +78,7 @@ func (c *act) see(ctx context.Context, content bool) (Look, error) {
 	}
 	l.Tab = tab.Info()
 	l.Notices = c.tabs.Notices(c.seq)
+	l.Acted = c.acted
 
 	var text strings.Builder
 	for _, line := range c.lines {

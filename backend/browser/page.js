@@ -61,9 +61,14 @@
 	const describe = e => {
 		const id = e.id ? '#' + e.id : '';
 		const kind = typeof e.className === 'string' && e.className.trim() ? '.' + e.className.trim().split(/\s+/)[0] : '';
-		const text = clean(e.innerText ?? '', 40);
+		const field = ['input', 'select', 'textarea'].includes(e.localName);
+		const text = clean(field ? nameOf(e) : e.innerText ?? '', 40);
 		return `<${e.localName}${id || kind}>` + (text ? ` "${text}"` : '');
 	};
+	// secret tells of fields whose content is nobody's to tell, also while a page
+	// shows it in the clear.
+	const secret = e => e.localName === 'input' && (e.type === 'password' ||
+		/(^|\s)(current-password|new-password|one-time-code|cc-number|cc-csc)$/i.test(e.getAttribute('autocomplete')?.trim() ?? ''));
 	const facts = (e, box) => {
 		const f = {tag: e.localName, name: nameOf(e)};
 		const role = e.getAttribute('role');
@@ -72,7 +77,7 @@
 		if (e.localName === 'input') {
 			f.type = e.type;
 			if (e.type === 'checkbox' || e.type === 'radio') f.checked = e.checked;
-			else if (e.type === 'password') f.secret = e.value !== '';
+			else if (secret(e)) f.secret = e.value !== '';
 			else if (e.type === 'file') f.value = clean([...e.files].map(x => x.name).join(', '), 100);
 			else if (!['button', 'submit', 'reset', 'image'].includes(e.type)) f.value = clean(e.value, 100);
 			if (e.placeholder && f.name !== clean(e.placeholder, 120)) f.hint = clean(e.placeholder, 60);
@@ -280,12 +285,23 @@
 		inner.focus();
 		if (inner.select) inner.select();
 		else getSelection().selectAllChildren(inner);
-		return {secret: inner.type === 'password', filled: (inner.value ?? inner.textContent) !== ''};
+		return {secret: secret(inner), filled: (inner.value ?? inner.textContent) !== ''};
 	};
 	const valueOf = ref => {
 		const f = find(ref);
-		if (f.error || f.e.type === 'password') return {};
+		if (f.error || secret(f.e)) return {};
 		return {value: f.e.value ?? (f.e.isContentEditable ? f.e.innerText : undefined)};
+	};
+	// mark tells what an element is and where, for those who look on.
+	const mark = ref => {
+		const f = find(ref);
+		if (f.error) return {};
+		const box = boxOf(f.e) ?? (labelOf(f.e) && boxOf(labelOf(f.e)));
+		const inner = f.e.querySelector?.('input:not([type=hidden]), textarea, [contenteditable]');
+		return {
+			what: describe(f.e), secret: secret(f.e) || (!!inner && secret(inner)),
+			box: box ? {x: box.left, y: box.top, width: box.width, height: box.height} : null,
+		};
 	};
 	const select = (ref, wanted) => {
 		const f = find(ref);
@@ -387,5 +403,5 @@
 		if (document.body) visit(document.body);
 		return {html: out.join(''), cut, title: clean(document.title, 200)};
 	};
-	return {look, exists, focus, aim, still, guard, met, through, fill, valueOf, select, scroll, has, pick, upload, html};
+	return {look, exists, focus, aim, still, guard, met, through, fill, mark, valueOf, select, scroll, has, pick, upload, html};
 })()

@@ -80,13 +80,13 @@ func (c *act) picture(ctx context.Context, shot Shot) (Picture, error) {
 		if err != nil {
 			return Picture{}, fmt.Errorf("%v: %w", shot.At, err)
 		}
-		left, top := aimed.x-(aimed.inner.x-aimed.box.X), aimed.y-(aimed.inner.y-aimed.box.Y)
+		at := aimed.place()
 		if m, err = tabs.Call(ctx, c.tab, c.tab.Session(), page.GetLayoutMetrics, cdp.Empty{}); err != nil {
 			return Picture{}, err
 		}
 		take.Clip = &page.Viewport{
-			X: left + m.CSSVisualViewport.PageX, Y: top + m.CSSVisualViewport.PageY,
-			Width: aimed.box.Width, Height: min(aimed.box.Height, MaxPageHeight), Scale: 1,
+			X: at.X + m.CSSVisualViewport.PageX, Y: at.Y + m.CSSVisualViewport.PageY,
+			Width: at.Width, Height: min(at.Height, MaxPageHeight), Scale: 1,
 		}
 		take.CaptureBeyondViewport = &beyond
 	case shot.Full:
@@ -97,6 +97,9 @@ func (c *act) picture(ctx context.Context, shot Shot) (Picture, error) {
 	}
 	if take.Clip != nil {
 		p.CSSWidth, p.CSSHeight = take.Clip.Width, take.Clip.Height
+		if longest := max(p.CSSWidth, p.CSSHeight); shot.Longest > 0 && longest > float64(shot.Longest) {
+			take.Clip.Scale = float64(shot.Longest) / longest
+		}
 	}
 	taken, err := tabs.Call(ctx, c.tab, c.tab.Session(), page.CaptureScreenshot, take)
 	if err != nil {

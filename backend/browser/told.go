@@ -43,9 +43,11 @@ func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
 	}
 	defer end()
 	var w strings.Builder
+	var l Look
 	switch action.Kind {
 	case Tabs:
-		for _, t := range a.tabs.State().Tabs {
+		l.Tabs = a.tabs.State().Tabs
+		for _, t := range l.Tabs {
 			mark := ""
 			if t.Active {
 				mark = " [active]"
@@ -56,7 +58,8 @@ func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
 			fmt.Fprintf(&w, "Tab %d%s: %s (%s)\n", t.Number, mark, t.Title, t.URL)
 		}
 	case Downloads:
-		for _, d := range a.tabs.Downloads() {
+		l.Downloads = a.tabs.Downloads()
+		for _, d := range l.Downloads {
 			fmt.Fprintf(&w, "%s: %s, %d bytes", d.Name, d.State, d.Received)
 			if d.State == tabs.DownloadRunning && d.Total > 0 {
 				fmt.Fprintf(&w, " of %d", d.Total)
@@ -67,10 +70,11 @@ func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
 			fmt.Fprintf(&w, " (from %s)\n", d.URL)
 		}
 	case Console:
-		for _, l := range c.tab.Console() {
-			fmt.Fprintf(&w, "%s %s: %s", l.At.UTC().Format("15:04:05"), l.Level, l.Text)
-			if l.URL != "" {
-				fmt.Fprintf(&w, " (%s:%d)", l.URL, l.Line)
+		l.Console = c.tab.Console()
+		for _, line := range l.Console {
+			fmt.Fprintf(&w, "%s %s: %s", line.At.UTC().Format("15:04:05"), line.Level, line.Text)
+			if line.URL != "" {
+				fmt.Fprintf(&w, " (%s:%d)", line.URL, line.Line)
 			}
 			w.WriteString("\n")
 		}
@@ -82,7 +86,8 @@ func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
 	if now, err := a.lease.Look(); err != nil || now != token {
 		return Look{}, fmt.Errorf("list: %w", a.lease.May())
 	}
-	return Look{Text: w.String(), Tab: c.tab.Info(), Notices: a.tabs.Notices(c.seq)}, nil
+	l.Text, l.Tab, l.Notices = w.String(), c.tab.Info(), a.tabs.Notices(c.seq)
+	return l, nil
 }
 
 // wait waits until something is on the page.
@@ -124,7 +129,7 @@ func (a *Agent) wait(ctx context.Context, action Action) (Look, error) {
 			if action.At.Selector == "" && action.Text == "" && action.URL == "" {
 				return c.look(ctx, false)
 			}
-			return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(fmt.Errorf("wait for %s: %w", action.awaited(), ErrTimeout))
+			return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(fmt.Errorf("wait for %s: %w", action.Awaited(), ErrTimeout))
 		}
 		if _, err := a.lease.Look(); err != nil {
 			return Look{}, err
@@ -132,7 +137,8 @@ func (a *Agent) wait(ctx context.Context, action Action) (Look, error) {
 	}
 }
 
-func (a Action) awaited() string {
+// Awaited is what a wait waits for, in words; "" when it just lets time pass.
+func (a Action) Awaited() string {
 	var parts []string
 	for _, p := range []struct{ what, is string }{{"selector", a.At.Selector}, {"text", a.Text}, {"URL", a.URL}} {
 		if p.is != "" {

@@ -22,6 +22,7 @@ type Config struct {
 	Addr      string  `toml:"addr"`    // 127.0.0.1:7333
 	Model     string  `toml:"model"`   // demo
 	OnQuit    string  `toml:"on_quit"` // keep, stop or release; keep
+	Agent     Agent   `toml:"agent"`
 	Docker    Docker  `toml:"docker"`
 	Egress    Egress  `toml:"egress"`
 	Sandbox   Sandbox `toml:"sandbox"`
@@ -29,6 +30,11 @@ type Config struct {
 	Anthropic Vendor  `toml:"anthropic"`
 	OpenAI    Vendor  `toml:"openai"`
 	Models    []Model `toml:"models"`
+}
+
+// Agent is what the agent of a session has where the session does not say.
+type Agent struct {
+	Plugins []string `toml:"plugins"` // what it is given beside its tools: ["browser"]; none
 }
 
 // Docker says how the engine is reached.

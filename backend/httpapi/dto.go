@@ -33,7 +33,8 @@ type Session struct {
 	Progress   *StepProgress      `json:"progress"` // of the same, with how far it has come; null when none is
 	Approvals  task.Approvals     `json:"approvals"`
 	Agent      string             `json:"agent"` // the preset
-	Goal       string             `json:"goal"`  // as far as 500 bytes of it go
+	Plugins    []string           `json:"plugins"`
+	Goal       string             `json:"goal"` // as far as 500 bytes of it go
 	Archived   bool               `json:"archived"`
 	Waiting    []Waiting          `json:"waiting"`
 	Running    []string           `json:"running"` // call ids
@@ -71,12 +72,20 @@ type Retry struct {
 	Detail   string        `json:"detail"`
 }
 
-// Waiting is a tool call that waits for a decision.
+// Waiting is a tool call that waits for a person. Kind is "approval", which is
+// decided; "question", which is answered in words; or "hands", which asks for
+// something to be done in the sandbox's browser and then answered.
 type Waiting struct {
-	CallID string `json:"call_id"`
-	Tool   string `json:"tool"`
-	Reason string `json:"reason"`
+	CallID  string   `json:"call_id"`
+	Tool    string   `json:"tool"`
+	Kind    string   `json:"kind"`
+	Reason  string   `json:"reason"`  // of an approval
+	Text    string   `json:"text"`    // of a question
+	Options []string `json:"options"` // to choose of; other answers are as good
 }
+
+// waitsForApproval is the Kind of a Waiting that is no question.
+const waitsForApproval = "approval"
 
 // OpenRequest opens a session. Nothing is needed: what is left out takes the
 // configured default, and a session without a Goal waits for its first message.
@@ -89,6 +98,7 @@ type OpenRequest struct {
 	Spec      sandbox.Spec   `json:"spec"`
 	Approvals task.Approvals `json:"approvals"`
 	OneShot   bool           `json:"one_shot"`
+	Plugins   []string       `json:"plugins"` // of About; null is the configured default, and an empty list none
 }
 
 // Accepted answers a command: it was recorded, and its effect will show in the events.
@@ -105,6 +115,13 @@ type MessageRequest struct {
 type DecisionRequest struct {
 	Allow  bool   `json:"allow"`
 	Reason string `json:"reason"`
+}
+
+// AnswerRequest answers a question. What is Declined has its reason in Text, or
+// none; what was asked to be done by hand and is done needs no Text.
+type AnswerRequest struct {
+	Text     string `json:"text"`
+	Declined bool   `json:"declined"`
 }
 
 // ReleaseRequest releases a session's sandbox. How is "remove" (default),
@@ -170,6 +187,7 @@ type About struct {
 	Models       []ModelInfo  `json:"models"`
 	DefaultModel string       `json:"default_model"`
 	Agents       []AgentInfo  `json:"agents"`       // the first is the default
+	Plugins      []PluginInfo `json:"plugins"`      // what an agent can be given beside its tools
 	Home         string       `json:"home"`         // of who runs the server: where folders are picked from
 	Window       bool         `json:"window"`       // the /window routes are served
 	DefaultWall  sandbox.Wall `json:"default_wall"` // "" when none is available
@@ -195,6 +213,13 @@ type AgentInfo struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
 	Tools       []string `json:"tools"`
+}
+
+// PluginInfo is a plugin of an agent.
+type PluginInfo struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Default     bool   `json:"default"` // a session that names no plugins has it
 }
 
 // Images lists the images of the docker wall's engine, newest first, and the

@@ -6,6 +6,10 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/glovebox-dev/glovebox/backend/browser/control"
+	"github.com/glovebox-dev/glovebox/backend/browser/pane"
+	"github.com/glovebox-dev/glovebox/backend/browser/relay"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -38,6 +42,7 @@ var faults = []struct {
 	{session.ErrNotRunning, http.StatusConflict, "not_running"},
 	{session.ErrBusy, http.StatusConflict, "session_busy"},
 	{session.ErrNoApproval, http.StatusConflict, "no_approval"},
+	{session.ErrNoQuestion, http.StatusConflict, "no_question"},
 	{session.ErrNoRetry, http.StatusConflict, "nothing_to_retry"},
 	{session.ErrNoWork, http.StatusConflict, "no_work"},
 	{session.ErrWorking, http.StatusConflict, "session_busy"},
@@ -65,6 +70,28 @@ var faults = []struct {
 	{execenv.ErrNotRegular, http.StatusUnprocessableEntity, "not_regular"},
 	{execenv.ErrChanged, http.StatusConflict, "changed"},
 	{execenv.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+	{execenv.ErrNoBrowser, http.StatusConflict, "no_browser"},
+	{execenv.ErrBrowser, http.StatusServiceUnavailable, "browser_failed"},
+	{pane.ErrNoView, http.StatusConflict, "no_view"},
+	{pane.ErrEnded, http.StatusConflict, "browser_ended"},
+	{relay.ErrEnded, http.StatusConflict, "browser_ended"},
+	{tabs.ErrClosed, http.StatusConflict, "browser_ended"},
+	{control.ErrHeld, http.StatusConflict, "browser_held"},
+	{control.ErrNotHolder, http.StatusConflict, "not_in_control"},
+	{relay.ErrNoFrame, http.StatusConflict, "no_frame"},
+	{relay.ErrInput, http.StatusUnprocessableEntity, "invalid"},
+	{errViewer, http.StatusBadRequest, "invalid_viewer"},
+	{tabs.ErrForbidden, http.StatusUnprocessableEntity, "forbidden_address"},
+	{tabs.ErrNavigate, http.StatusConflict, "navigation_failed"},
+	{tabs.ErrTabs, http.StatusConflict, "too_many_tabs"},
+	{tabs.ErrDialog, http.StatusConflict, "dialog_open"},
+	{tabs.ErrNoDialog, http.StatusConflict, "no_dialog"},
+	{tabs.ErrNoHistory, http.StatusConflict, "no_history"},
+	{tabs.ErrGone, http.StatusConflict, "tab_closed"},
+	{tabs.ErrCrashed, http.StatusConflict, "page_crashed"},
+	{tabs.ErrStuck, http.StatusConflict, "page_stuck"},
+	{tabs.ErrBroken, http.StatusServiceUnavailable, "browser_failed"},
+	{tabs.ErrUnreachable, http.StatusServiceUnavailable, "browser_failed"},
 	{store.ErrBusy, http.StatusServiceUnavailable, "store_busy"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timeout"},
 	{context.Canceled, 499, "cancelled"}, // the client has gone

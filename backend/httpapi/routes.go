@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -76,6 +77,7 @@ func (s *Server) table() []route {
 		{"GET", "/sessions/{id}/logs", "Read the last ?tail=N lines that a sandbox's own process wrote, also after its end.", nil, Logs{}, s.logs},
 		{"POST", "/sessions/{id}/messages", "Send a message, which starts a turn or joins the running one.", MessageRequest{}, done, s.sendMessage},
 		{"POST", "/sessions/{id}/approvals/{call}", "Decide about a call that waits.", DecisionRequest{}, done, s.decide},
+		{"POST", "/sessions/{id}/answers/{call}", "Answer a question that waits, or decline to.", AnswerRequest{}, done, s.answer},
 		{"POST", "/sessions/{id}/interrupt", "Stop the turn.", nil, done, s.command((*session.Service).Interrupt)},
 		{"POST", "/sessions/{id}/retry", "Ask the model again now: where the turn waits to, or has been parked.", nil, done, s.command((*session.Service).Retry)},
 		{"POST", "/sessions/{id}/archive", "Put the session out of sight, or back; a message brings it back too.", ArchiveRequest{}, done, s.archiveSession},
@@ -95,6 +97,11 @@ func (s *Server) table() []route {
 		{"POST", "/sessions/{id}/terminals", "Open a terminal; it goes on without a view.", execenv.TerminalRequest{}, execenv.Terminal{}, s.openTerminal},
 		{"DELETE", "/sessions/{id}/terminals/{terminal}", "End all processes of a terminal and forget it.", nil, done, s.closeTerminal},
 		{"GET", "/sessions/{id}/terminals/{terminal}/socket", "Upgrade to a view of a terminal, of its output after ?after=OFFSET.", TerminalSocket{}, TerminalSocket{}, s.viewTerminal},
+		{"GET", "/sessions/{id}/browser", "Look at the sandbox's browser, and at who uses it.", nil, BrowserInfo{}, s.browserInfo},
+		{"POST", "/sessions/{id}/browser/start", "Start the browser, and a sandbox that was stopped for want of use.", nil, done, s.command((*session.Service).StartBrowser)},
+		{"POST", "/sessions/{id}/browser/stop", "End the browser with all its pages.", nil, done, s.command((*session.Service).StopBrowser)},
+		{"GET", "/sessions/{id}/browser/outline", "Read the page that the browser shows as an outline.", nil, browser.Outline{}, s.browserOutline},
+		{"GET", "/sessions/{id}/browser/socket", "Upgrade to a view of the browser by ?viewer=ID, of a picture of ?width=&height=&dpr=&quality=.", BrowserSocket{}, BrowserSocket{}, s.viewBrowser},
 		{"GET", "/sessions/{id}/files", "List a directory of a sandbox, ?path=DIR, or its workspace.", nil, Listing{}, s.listFiles},
 		{"GET", "/sessions/{id}/files/view", "Show a file of a sandbox, ?path=FILE.", nil, FileView{}, s.viewFile},
 		{"GET", "/sessions/{id}/files/raw", "Download a file of a sandbox, ?path=FILE.", nil, nil, s.rawFile},
@@ -233,7 +240,7 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 	}
 	id, err := s.o.Sessions.Open(r.Context(), session.Open{
 		Title: req.Title, Goal: req.Goal, Workspace: req.Workspace, Model: req.Model, Agent: req.Agent,
-		Spec: req.Spec, Approvals: req.Approvals, OneShot: req.OneShot,
+		Spec: req.Spec, Approvals: req.Approvals, OneShot: req.OneShot, Plugins: req.Plugins,
 	})
 	if err != nil {
 		s.fail(w, r, err)
@@ -268,6 +275,17 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 	}
 	s.carryOut(w, r, func(ctx context.Context, id string) error {
 		return s.o.Sessions.Decide(ctx, id, r.PathValue("call"), req.Allow, req.Reason)
+	})
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	req, err := decode[AnswerRequest](r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.carryOut(w, r, func(ctx context.Context, id string) error {
+		return s.o.Sessions.Answer(ctx, id, r.PathValue("call"), req.Text, req.Declined)
 	})
 }
 
@@ -368,6 +386,7 @@ func sessionOf(v session.View) Session {
 	if r := v.Retry; r != nil {
 		out.Retry = &Retry{Attempt: r.Attempt, Attempts: r.Attempts, At: r.At, Kind: r.Kind, Detail: r.Detail}
 	}
+	out.Plugins = append([]string{}, v.Created.Plugins...)
 	if out.Running == nil {
 		out.Running = []string{}
 	}
@@ -378,7 +397,16 @@ func sessionOf(v session.View) Session {
 		}
 	}
 	for _, w := range v.Waiting {
-		out.Waiting = append(out.Waiting, Waiting{CallID: w.CallID, Tool: w.Tool, Reason: w.Reason})
+		out.Waiting = append(out.Waiting, waitingOf(w))
+	}
+	return out
+}
+
+func waitingOf(w task.Waiting) Waiting {
+	out := Waiting{CallID: w.CallID, Tool: w.Tool, Kind: waitsForApproval, Reason: w.Reason, Options: []string{}}
+	if q := w.Question; q != nil {
+		out.Kind, out.Text = q.Kind, q.Text
+		out.Options = append(out.Options, q.Options...)
 	}
 	return out
 }

@@ -7,13 +7,13 @@ import (
 )
 
 // Busy reports whether a session uses its sandbox in a way that no guest sees: a
-// turn runs, be it that the model thinks, a person's command does, or something is
-// made of the sandbox.
+// turn runs, be it that the model thinks, a person's command does, one looks at the browser,
+// or something is made of the sandbox.
 func (s *Service) Busy(root string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, ok := s.drivers[root]
-	return ok && d.cancel != nil || s.works[root] != nil || s.hands[root] > 0
+	return ok && d.cancel != nil || s.works[root] != nil || s.hands[root] > 0 || s.panes.seen(root)
 }
 
 // using counts a person's command in until the returned function is called.

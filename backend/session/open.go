@@ -27,7 +27,8 @@ type Open struct {
 	Agent     string // a preset; "" is the default
 	Spec      sandbox.Spec
 	Approvals task.Approvals
-	OneShot   bool // the first turn's end completes the session and releases its sandbox
+	OneShot   bool     // the first turn's end completes the session and releases its sandbox
+	Plugins   []string // of agent.Plugins; nil is the default, and an empty list none
 }
 
 // Open records a new session and returns its id; its sandbox and first turn
@@ -77,6 +78,13 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if _, err := agent.PresetOf(o.Agent); err != nil {
 		return nil, &sandbox.FieldError{Field: "agent", Reason: err.Error()}
 	}
+	plugins := o.Plugins
+	if plugins == nil {
+		plugins = s.o.Default.Plugins
+	}
+	if plugins, err = agent.CheckPlugins(plugins); err != nil {
+		return nil, &sandbox.FieldError{Field: "plugins", Reason: err.Error()}
+	}
 	approvals := o.Approvals
 	switch approvals {
 	case "":
@@ -121,7 +129,7 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	}
 	return &task.TaskCreated{
 		Title: title(o), Goal: o.Goal, Model: model, Agent: cmp.Or(o.Agent, agent.MainPreset), Workspace: workspace,
-		Spec: spec, Approvals: approvals, OneShot: o.OneShot, ByPolicy: byPolicy,
+		Spec: spec, Approvals: approvals, OneShot: o.OneShot, Plugins: plugins, ByPolicy: byPolicy,
 	}, nil
 }
 

@@ -23,6 +23,9 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	if !ok {
 		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
 	}
+	if _, asks := tool.(tools.Asker); asks {
+		return nil, &sandbox.FieldError{Field: "tool", Reason: name + " is a question of an agent to you; there is nothing to run"}
+	}
 	if err := s.rouseFor(ctx, id); err != nil {
 		return nil, err
 	}
@@ -54,7 +57,7 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 	result, err := tool.Run(ctx, tools.Call{
 		ID: started.CallID, Boot: boot, Input: started.Input, Env: env,
 		Known: func(path string) (string, bool) { h, ok := seen()[path]; return h, ok },
-		Live:  s.outputOf(root, started.CallID),
+		Live:  s.outputOf(root, started.CallID), Browser: s.agentBrowser(root),
 	})
 	if err != nil && boot != "" {
 		return nil, err // nothing is known of it yet; the next attach asks again

@@ -102,6 +102,7 @@ func (s *Service) reprovision(ctx context.Context, d *driver) error {
 		return err
 	}
 	defer s.endSteps(d)
+	s.endBrowser(d.root, "The session gets a new sandbox.")
 	before, _ := s.o.Lifetime.Condition(d.root)
 	b, err := s.o.Lifetime.Reprovision(ctx, d.root, s.stepReporter(d))
 	if err != nil {

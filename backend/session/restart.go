@@ -23,6 +23,7 @@ func (s *Service) Restart(ctx context.Context, id string) error {
 	if err := s.quiet(ctx, v); err != nil {
 		return err
 	}
+	s.endBrowser(v.ID, "The sandbox is being restarted.")
 	if _, err := s.o.Lifetime.Restart(ctx, v.ID); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package session is the service behind every screen and verb: it opens
 // sessions, drives their turns, and binds them to sandboxes.
 //
-// A command is an append to the store: [Service.Send], [Service.Decide] and the
+// A command is an append to the store: [Service.Send], [Service.Answer] and the
 // rest record an intent and return; a worker, at most one per root task, folds
 // the log and acts. What a worker does is recorded under a generation, so that
 // after a crash the next process takes up exactly where the log stops.
@@ -36,6 +36,7 @@ var (
 	ErrNotRunning = errors.New("nothing is running in this session")
 	ErrBusy       = errors.New("a turn is running; stop it first")
 	ErrNoApproval = errors.New("no call of that id waits for a decision")
+	ErrNoQuestion = errors.New("no question waits for an answer")
 	ErrNotBound   = errors.New("the session has no sandbox")
 	ErrNoWork     = errors.New("no snapshot and no fork of this session is being made")
 	ErrWorking    = errors.New("a snapshot or a fork of this session is being made; wait for it, or cancel it")
@@ -60,6 +61,7 @@ type Options struct {
 	// RemoveImage removes a snapshot that a fork was to be made of.
 	RemoveImage func(ctx context.Context, image string) error
 	HostConfig  HostConfig // of which a Service asks the policy
+	Browsers    Browsers   // nil where no session has one
 	LookOnly    bool       // sessions are shown and none is driven
 	LeaveTurns  bool       // at its end what runs is left to run on, for the next process to take up
 	Log         *slog.Logger
@@ -71,6 +73,8 @@ type Defaults struct {
 	Image func(ctx context.Context) (string, error)       // of the docker wall
 	Model string
 	Spec  sandbox.Spec // user, network and resources
+
+	Plugins []string // what agents are given beside their tools
 }
 
 // Service is described at the package. It is made by New, started by Run and
@@ -80,6 +84,9 @@ type Service struct {
 	views  *views
 	live   *liveBuffers
 	egress *egressLog
+	panes  panes
+
+	settling chan struct{} // capacity one: whoever holds the token answers a call that waits
 
 	mu      sync.Mutex
 	drivers map[string]*driver
@@ -97,8 +104,10 @@ func New(o Options) *Service {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "session")
-	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
+	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), settling: make(chan struct{}, 1), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
+	s.settling <- struct{}{}
 	s.egress = newEgressLog(s.recordEgress)
+	s.panes.byRoot = map[string]*hold{}
 	return s
 }
 
@@ -106,6 +115,7 @@ func New(o Options) *Service {
 // drives sessions until ctx ends. Then it stops the running turns, records them
 // as interrupted, and returns; or leaves them, as the Options say.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.panes.close(whyShutdown)
 	if s.o.LookOnly {
 		<-ctx.Done()
 		return nil
@@ -210,6 +220,9 @@ func (s *Service) Observe(root string, r sandbox.Record, c sandbox.Condition, de
 	err := s.append(ctx, root, 0, &task.SandboxStateChanged{Condition: c, Ref: r.Ref, Detail: detail})
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		s.o.Log.Warn("sandbox state not recorded", "session", root, "state", c.Value, "err", err)
+	}
+	if why := whyEnded(c.Value); why != "" {
+		s.endBrowser(root, why)
 	}
 	if c.Value != sandbox.StateReady {
 		return

@@ -18,8 +18,8 @@ const lifetimeRemove = lifetime.Remove
 
 // Send adds a message to a session and starts a turn, or, when one is running,
 // is read at its next step, or at once by one that waits to ask its model again.
-// While a call waits for a decision it is refused. An archived session is back
-// in sight.
+// While a call waits for a decision it is refused; while a question waits it is the
+// answer. An archived session is back in sight.
 func (s *Service) Send(ctx context.Context, id, text string) error {
 	if strings.TrimSpace(text) == "" {
 		return &sandbox.FieldError{Field: "text", Reason: "is empty"}
@@ -28,7 +28,10 @@ func (s *Service) Send(ctx context.Context, id, text string) error {
 	if err != nil {
 		return err
 	}
-	if v.Status == task.StatusWaiting {
+	switch {
+	case v.Status == task.StatusWaiting && v.Waiting[0].Question != nil:
+		return s.Answer(ctx, v.ID, v.Waiting[0].CallID, text, false)
+	case v.Status == task.StatusWaiting:
 		return fmt.Errorf("answer the approval of %s first, or stop the turn: %w", v.Waiting[0].Tool, ErrBusy)
 	}
 	payloads := []task.Payload{&task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleUser, text)}}}
@@ -43,28 +46,6 @@ func (s *Service) Send(ctx context.Context, id, text string) error {
 	}
 	s.wake(v.ID)
 	return nil
-}
-
-// Decide answers an approval.
-func (s *Service) Decide(ctx context.Context, id, callID string, allow bool, reason string) error {
-	v, err := s.View(ctx, id)
-	if err != nil {
-		return err
-	}
-	for _, w := range v.Waiting {
-		if w.CallID != callID {
-			continue
-		}
-		err := s.append(ctx, v.ID, 0,
-			&task.ToolCallApprovalResolved{CallID: callID, Allow: allow, Reason: reason},
-			&task.TaskWoken{Cause: "approval"})
-		if err != nil {
-			return err
-		}
-		s.wake(v.ID)
-		return nil
-	}
-	return fmt.Errorf("call %s: %w", callID, ErrNoApproval)
 }
 
 // Retry asks the model at once where a turn waits to ask it again, and goes on
@@ -217,6 +198,7 @@ func (s *Service) Stop(ctx context.Context, id string) error {
 	if err := s.quiet(ctx, v); err != nil {
 		return err
 	}
+	s.endBrowser(v.ID, whyEnded(sandbox.StateStopped))
 	return s.o.Lifetime.Stop(ctx, v.ID)
 }
 
@@ -242,6 +224,7 @@ func (s *Service) Release(ctx context.Context, id string, how lifetime.How) erro
 
 // release lets go of whatever a session's commands run in.
 func (s *Service) release(ctx context.Context, root string, how lifetime.How) error {
+	s.endBrowser(root, map[bool]string{true: whyEnded(sandbox.StateStopped), false: whyEnded(sandbox.StateReleased)}[how == lifetime.StopOnly])
 	return errors.Join(s.o.ReleaseLocal(root), s.o.Lifetime.Release(ctx, root, how))
 }
 
@@ -260,6 +243,7 @@ func (s *Service) Close(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	s.endBrowser(v.ID, "The session was closed.")
 	return s.release(ctx, v.ID, lifetimeRemove)
 }
 

@@ -243,13 +243,15 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	if err != nil {
 		return park(err)
 	}
+	own := preset.Tools(s.o.Tools)
 	caller := execenv.Caller{RootTaskID: d.root, Generation: j.generation}
 	outcome, err := agent.Run(ctx, j, agent.Options{
 		Model:     model,
 		ModelName: st.Created.Model,
-		System:    preset.System(placeOf(st), s.o.Tools),
-		Tools:     preset.Tools(s.o.Tools),
+		System:    preset.System(placeOf(st), own),
+		Tools:     own,
 		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
+		Browser:   s.agentBrowser(d.root),
 		Approvals: st.Created.Approvals,
 		Live:      s.publish,
 		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, d.root, callID) },

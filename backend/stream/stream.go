@@ -15,6 +15,7 @@ type Live struct {
 	Kind       string `json:"kind"` // "text", "thinking" or "output"
 	CallID     string `json:"call_id"`
 	Stream     string `json:"stream"` // "stdout" or "stderr", of output
+	After      int64  `json:"after"`  // of text and thinking: the end of the task's log when the model was asked
 	Offset     int64  `json:"offset"` // in bytes, of Data in the whole text or stream
 	End        int64  `json:"end"`    // offset of what comes next; not always Offset+len(Data), since Data is repaired UTF-8
 	Data       string `json:"data"`   // valid UTF-8

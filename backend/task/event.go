@@ -66,6 +66,20 @@ const (
 	QuestionHands = "hands"
 )
 
+// UserQuestionRequested parks a call, which is a question, until a person answers.
+type UserQuestionRequested struct {
+	CallID   string   `json:"call_id"`
+	Tool     string   `json:"tool"`
+	Question Question `json:"question"`
+}
+
+// UserQuestionAnswered is the answer. Of several to one question the first counts.
+type UserQuestionAnswered struct {
+	CallID   string `json:"call_id"`
+	Text     string `json:"text"`
+	Declined bool   `json:"declined"` // the person does not answer; Text may say why
+}
+
 // TaskRenamed gives a task another title.
 type TaskRenamed struct {
 	Title string `json:"title"`
@@ -154,6 +168,26 @@ type EgressDecided struct {
 	First    time.Time     `json:"first"`
 }
 
+// BrowserControlChanged says that a person took the sandbox's browser from the
+// agent, or let go of it. What they do meanwhile is written down nowhere.
+type BrowserControlChanged struct {
+	Viewer string       `json:"viewer"`         // whose hands: "person"
+	Cause  ControlCause `json:"cause"`          // what happened
+	Until  time.Time    `json:"until,omitzero"` // how long they have it
+}
+
+// ControlCause says how control of the browser changed.
+type ControlCause string
+
+// The causes.
+const (
+	ControlTaken     ControlCause = "taken"
+	ControlExtended  ControlCause = "extended"
+	ControlGivenBack ControlCause = "given_back"
+	ControlExpired   ControlCause = "expired" // its time was over
+	ControlLeft      ControlCause = "left"    // nobody was there any more to give it back
+)
+
 // MessagesAppended adds to the conversation.
 type MessagesAppended struct {
 	Messages []llm.Message `json:"messages"`
@@ -163,7 +197,7 @@ type MessagesAppended struct {
 
 // TaskWoken starts a turn, or goes on with one.
 type TaskWoken struct {
-	Cause string `json:"cause"` // "message", "approval", "take-up", "retry"
+	Cause string `json:"cause"` // "message", "approval", "answer", "take-up", "retry"
 }
 
 // SuspendReason says why a task does not run.
@@ -179,7 +213,7 @@ const (
 // TaskSuspended ends a turn, or parks it.
 type TaskSuspended struct {
 	Reason SuspendReason `json:"reason"`
-	WakeOn string        `json:"wake_on"` // "next-goal" or "approval-<call id>"
+	WakeOn string        `json:"wake_on"` // "next-goal", "approval-<call id>" or "question-<call id>"
 	Detail string        `json:"detail"`
 }
 
@@ -327,6 +361,7 @@ const (
 	KindTaskHostBound         Kind = "TaskHostBound"
 	KindSandboxStateChanged   Kind = "SandboxStateChanged"
 	KindEgressDecided         Kind = "EgressDecided"
+	KindBrowserControlChanged Kind = "BrowserControlChanged"
 	KindMessagesAppended      Kind = "MessagesAppended"
 	KindTaskWoken             Kind = "TaskWoken"
 	KindTaskSuspended         Kind = "TaskSuspended"
@@ -337,6 +372,8 @@ const (
 	KindToolCallDenied        Kind = "ToolCallDenied"
 	KindToolApprovalRequested Kind = "ToolCallApprovalRequested"
 	KindToolApprovalResolved  Kind = "ToolCallApprovalResolved"
+	KindUserQuestionRequested Kind = "UserQuestionRequested"
+	KindUserQuestionAnswered  Kind = "UserQuestionAnswered"
 	KindStepAttemptAbandoned  Kind = "StepAttemptAbandoned"
 	KindLLMRequestStarted     Kind = "LLMRequestStarted"
 	KindLLMRequestFinished    Kind = "LLMRequestFinished"
@@ -355,6 +392,7 @@ func (LeaseGranted) EventKind() Kind              { return KindLeaseGranted }
 func (TaskHostBound) EventKind() Kind             { return KindTaskHostBound }
 func (SandboxStateChanged) EventKind() Kind       { return KindSandboxStateChanged }
 func (EgressDecided) EventKind() Kind             { return KindEgressDecided }
+func (BrowserControlChanged) EventKind() Kind     { return KindBrowserControlChanged }
 func (MessagesAppended) EventKind() Kind          { return KindMessagesAppended }
 func (TaskWoken) EventKind() Kind                 { return KindTaskWoken }
 func (TaskSuspended) EventKind() Kind             { return KindTaskSuspended }
@@ -365,6 +403,8 @@ func (ToolCallFinished) EventKind() Kind          { return KindToolCallFinished 
 func (ToolCallDenied) EventKind() Kind            { return KindToolCallDenied }
 func (ToolCallApprovalRequested) EventKind() Kind { return KindToolApprovalRequested }
 func (ToolCallApprovalResolved) EventKind() Kind  { return KindToolApprovalResolved }
+func (UserQuestionRequested) EventKind() Kind     { return KindUserQuestionRequested }
+func (UserQuestionAnswered) EventKind() Kind      { return KindUserQuestionAnswered }
 func (StepAttemptAbandoned) EventKind() Kind      { return KindStepAttemptAbandoned }
 func (LLMRequestStarted) EventKind() Kind         { return KindLLMRequestStarted }
 func (LLMRequestFinished) EventKind() Kind        { return KindLLMRequestFinished }
@@ -383,6 +423,7 @@ var blank = map[Kind]func() Payload{
 	KindTaskHostBound:         func() Payload { return &TaskHostBound{} },
 	KindSandboxStateChanged:   func() Payload { return &SandboxStateChanged{} },
 	KindEgressDecided:         func() Payload { return &EgressDecided{} },
+	KindBrowserControlChanged: func() Payload { return &BrowserControlChanged{} },
 	KindMessagesAppended:      func() Payload { return &MessagesAppended{} },
 	KindTaskWoken:             func() Payload { return &TaskWoken{} },
 	KindTaskSuspended:         func() Payload { return &TaskSuspended{} },
@@ -393,6 +434,8 @@ var blank = map[Kind]func() Payload{
 	KindToolCallDenied:        func() Payload { return &ToolCallDenied{} },
 	KindToolApprovalRequested: func() Payload { return &ToolCallApprovalRequested{} },
 	KindToolApprovalResolved:  func() Payload { return &ToolCallApprovalResolved{} },
+	KindUserQuestionRequested: func() Payload { return &UserQuestionRequested{} },
+	KindUserQuestionAnswered:  func() Payload { return &UserQuestionAnswered{} },
 	KindStepAttemptAbandoned:  func() Payload { return &StepAttemptAbandoned{} },
 	KindLLMRequestStarted:     func() Payload { return &LLMRequestStarted{} },
 	KindLLMRequestFinished:    func() Payload { return &LLMRequestFinished{} },

@@ -10,27 +10,39 @@ import (
 // source's own, and its spending is not the fork's. What the source has not
 // finished is closed here, so that the fork never does it a second time.
 func ForkOf(past []Event, id string) ([]Event, error) {
-	decided := map[string]bool{}
+	settled := map[string]bool{} // decided or answered
 	for _, e := range past {
-		if e.Kind != KindToolApprovalResolved {
+		if e.Kind != KindToolApprovalResolved && e.Kind != KindUserQuestionAnswered {
 			continue
 		}
 		p, err := Decode(e)
 		if err != nil {
 			return nil, err
 		}
-		decided[p.(*ToolCallApprovalResolved).CallID] = true
+		switch p := p.(type) {
+		case *ToolCallApprovalResolved:
+			settled[p.CallID] = true
+		case *UserQuestionAnswered:
+			settled[p.CallID] = true
+		}
 	}
 	var own []Event
 	for _, e := range past {
 		switch e.Kind {
-		case KindMessagesAppended, KindToolCallStarted, KindToolResultRecorded, KindToolCallFinished, KindToolCallDenied, KindToolApprovalResolved:
-		case KindToolApprovalRequested:
+		case KindMessagesAppended, KindToolCallStarted, KindToolResultRecorded, KindToolCallFinished, KindToolCallDenied, KindToolApprovalResolved, KindUserQuestionAnswered:
+		case KindToolApprovalRequested, KindUserQuestionRequested:
 			p, err := Decode(e)
 			if err != nil {
 				return nil, err
 			}
-			if !decided[p.(*ToolCallApprovalRequested).CallID] {
+			var callID string
+			switch p := p.(type) {
+			case *ToolCallApprovalRequested:
+				callID = p.CallID
+			case *UserQuestionRequested:
+				callID = p.CallID
+			}
+			if !settled[callID] {
 				continue
 			}
 		default:

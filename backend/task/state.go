@@ -14,7 +14,7 @@ type Status string
 const (
 	StatusIdle    Status = "idle"    // the next message starts a turn
 	StatusRunning Status = "running" // a turn is under way
-	StatusWaiting Status = "waiting" // a turn waits for a person's decision
+	StatusWaiting Status = "waiting" // a turn waits for a person's decision or answer
 	StatusEnded   Status = "ended"   // completed, failed or cancelled; for ever
 )
 
@@ -35,7 +35,7 @@ type Summary struct {
 	Bound      *TaskHostBound
 	Sandbox    sandbox.Condition // the last state that the log knows; not what is shown
 	Open       []string          // ids of calls started and not finished, in order
-	Waiting    []ToolCallApprovalRequested
+	Waiting    []Waiting
 	Archived   bool
 	Fork       *TaskForked        // where it comes from; nil for one that is no fork
 	Retry      *LLMRetryScheduled // while the turn waits to ask its model again
@@ -44,6 +44,15 @@ type Summary struct {
 	CostUSD    *float64           // of Usage; nil when the price of some of it is not known
 	Unpriced   bool               // Usage holds some whose price is not known
 	End        Payload            // *TaskCompleted, *TaskFailed or *TaskCancelled
+}
+
+// Waiting is a call that waits for a person: for a decision whether it is made,
+// or, when it is a question, for the answer.
+type Waiting struct {
+	CallID   string
+	Tool     string
+	Reason   string    // why it needs a decision
+	Question *Question // nil for a decision
 }
 
 // State is the fold of one task's events.
@@ -63,6 +72,9 @@ type Call struct {
 	Result    *ToolResultRecorded
 	Approval  *ToolCallApprovalRequested
 	Decision  *ToolCallApprovalResolved
+	Question  *UserQuestionRequested
+	AskedAt   time.Time             // when that was recorded
+	Answer    *UserQuestionAnswered // the first
 	Finished  bool
 }
 
@@ -110,6 +122,13 @@ func (s *State) Apply(e Event) {
 		s.call(p.CallID).Approval = p
 	case *ToolCallApprovalResolved:
 		s.call(p.CallID).Decision = p
+	case *UserQuestionRequested:
+		c := s.call(p.CallID)
+		c.Question, c.AskedAt = p, e.At
+	case *UserQuestionAnswered:
+		if c := s.call(p.CallID); c.Answer == nil {
+			c.Answer = p
+		}
 	}
 }
 
@@ -184,8 +203,12 @@ func (s *Summary) apply(e Event, p Payload) {
 	case *ToolCallFinished:
 		s.Open = without(s.Open, p.CallID)
 	case *ToolCallApprovalRequested:
-		s.Waiting = append(s.waitingWithout(p.CallID), *p)
+		s.Waiting = append(s.waitingWithout(p.CallID), Waiting{CallID: p.CallID, Tool: p.Tool, Reason: p.Reason})
+	case *UserQuestionRequested:
+		s.Waiting = append(s.waitingWithout(p.CallID), Waiting{CallID: p.CallID, Tool: p.Tool, Question: &p.Question})
 	case *ToolCallApprovalResolved:
+		s.Waiting = s.waitingWithout(p.CallID)
+	case *UserQuestionAnswered:
 		s.Waiting = s.waitingWithout(p.CallID)
 	case *ToolResultRecorded:
 		s.Waiting = s.waitingWithout(p.CallID)
@@ -223,8 +246,8 @@ func (p *MessagesAppended) byPerson() bool {
 	return !p.Notice && len(p.Messages) > 0 && p.Messages[0].Role == llm.RoleUser
 }
 
-func (s *Summary) waitingWithout(callID string) []ToolCallApprovalRequested {
-	var out []ToolCallApprovalRequested
+func (s *Summary) waitingWithout(callID string) []Waiting {
+	var out []Waiting
 	for _, w := range s.Waiting {
 		if w.CallID != callID {
 			out = append(out, w)
@@ -238,6 +261,9 @@ const WakeNextGoal = "next-goal"
 
 // WakeApproval returns the WakeOn of a task that waits for a decision.
 func WakeApproval(callID string) string { return "approval-" + callID }
+
+// WakeQuestion returns the WakeOn of a task that waits for an answer.
+func WakeQuestion(callID string) string { return "question-" + callID }
 
 func (s *State) call(id string) *Call {
 	c, ok := s.Calls[id]

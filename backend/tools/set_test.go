@@ -23,6 +23,8 @@ func TestStandard_parameters(t *testing.T) {
 		"Glob":  {"path", "pattern"},
 		"Grep":  {"-A", "-B", "-C", "-i", "-n", "-o", "-u", "context", "glob", "head_limit", "multiline", "offset", "output_mode", "path", "pattern", "type"},
 		"Bash":  {"command", "description", "run_in_background", "timeout"},
+
+		"AskUser": {"options", "question"},
 	}
 	got := map[string][]string{}
 	for _, d := range tools.Standard().Definitions() {
@@ -54,13 +56,13 @@ func TestStandard_parameters(t *testing.T) {
 
 func TestSet_orderAndRisk(t *testing.T) {
 	s := tools.Standard()
-	if got, want := s.Names(), []string{"Read", "Write", "Edit", "Glob", "Grep", "Bash"}; !slices.Equal(got, want) {
+	if got, want := s.Names(), []string{"Read", "Write", "Edit", "Glob", "Grep", "Bash", "AskUser"}; !slices.Equal(got, want) {
 		t.Errorf("Names() = %v, want %v", got, want)
 	}
 	for _, name := range s.Names() {
 		tool, _ := s.Lookup(name)
-		looks := name == "Read" || name == "Glob" || name == "Grep"
-		if tools.ReadOnly(tool) != looks || (tool.Risk() == tools.RiskLow) != looks {
+		looks, asks := name == "Read" || name == "Glob" || name == "Grep", name == "AskUser"
+		if tools.ReadOnly(tool) != looks || (tool.Risk() == tools.RiskLow) != (looks || asks) {
 			t.Errorf("%s: read-only %v, risk %s", name, tools.ReadOnly(tool), tool.Risk())
 		}
 	}

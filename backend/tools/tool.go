@@ -39,6 +39,14 @@ const (
 	RiskHigh Risk = "high" // it changes files or runs commands
 )
 
+// Danger says what makes a tool one of high risk, in words that go after its name.
+func Danger(t Tool) string {
+	if d, ok := t.(interface{ Danger() string }); ok {
+		return d.Danger()
+	}
+	return "can change files or run commands"
+}
+
 // Call is one call of a tool.
 type Call struct {
 	ID    string
@@ -111,6 +119,14 @@ func ReadOnly(t Tool) bool {
 	return ok && r.ReadOnly()
 }
 
+// Kept reports whether a place may keep an account of a tool's calls, by which one
+// that was cut off is found again under its id. Where it does not, such a call is
+// not asked for again, and its outcome stays unknown.
+func Kept(t Tool) bool {
+	k, ok := t.(interface{ Kept() bool })
+	return !ok || k.Kept()
+}
+
 // Asker is a Tool whose call is a question to the person. It is never run: the
 // turn waits for the answer, however long that takes, and the answer is the
 // call's result.
@@ -143,7 +159,7 @@ func NewSet(tools ...Tool) *Set {
 
 // Standard returns the tools that every agent gets.
 func Standard() *Set {
-	return NewSet(NewRead(), NewWrite(), NewEdit(), NewGlob(), NewGrep(), NewBash())
+	return NewSet(NewRead(), NewWrite(), NewEdit(), NewGlob(), NewGrep(), NewBash(), NewAskUser())
 }
 
 // Only returns a Set of the named ones of s, in the order of s. It panics when s

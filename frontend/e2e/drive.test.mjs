@@ -17,7 +17,7 @@ beforeEach(async () => {
   faults = [];
   const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
   page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(30_000);
   note(page, faults);
 });
 afterEach(async () => {

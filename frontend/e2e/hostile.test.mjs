@@ -24,7 +24,7 @@ beforeEach(async () => {
   dialogs = [];
   const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
   page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(30_000);
   page.on("dialog", (d) => (dialogs.push(d.message()), d.dismiss()));
   note(page, faults);
   page.on("request", (r) => !r.url().startsWith(server.url) && !r.url().startsWith("blob:") && faults.push(`a request to ${r.url()}`));

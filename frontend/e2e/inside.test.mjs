@@ -9,7 +9,7 @@ setUp();
 
 const rows = (page) => page.locator(".xterm-rows:visible").last();
 /** says waits for a line of the terminal, without what was typed to get it. */
-const says = (page, text, within = 15_000) => rows(page).getByText(text).first().waitFor({ timeout: within });
+const says = (page, text, within = 30_000) => rows(page).getByText(text).first().waitFor({ timeout: within });
 
 /** type writes a line into the terminal that has the focus. */
 async function type(page, line) {
@@ -149,19 +149,19 @@ for (const { wall, part } of walls) {
     // Made by another hand inside, and by the agent: there without a click.
     if (wall === "docker") await docker("exec", short_id, "sh", "-c", "echo made inside > /workspace/inside.txt");
     else await server.bash(id, "echo made inside > inside.txt");
-    await item(/^inside.txt/).waitFor({ timeout: 5_000 });
+    await item(/^inside.txt/).waitFor({ timeout: 20_000 });
     await page.getByRole("textbox", { name: "Message to the agent" }).fill("write");
     await page.keyboard.press("Control+Enter");
-    await item(/^by-the-agent.txt/).waitFor({ timeout: 10_000 });
+    await item(/^by-the-agent.txt/).waitFor({ timeout: 20_000 });
     await item(/^by-the-agent.txt/).click();
     const text = page.getByRole("textbox", { name: "Text of by-the-agent.txt" });
     await text.getByText("first").waitFor();
     await page.getByText("Written.").waitFor();
     await page.getByRole("textbox", { name: "Message to the agent" }).fill("change");
     await page.keyboard.press("Control+Enter");
-    await text.getByText("second").waitFor({ timeout: 10_000 });
+    await text.getByText("second").waitFor({ timeout: 20_000 });
     await page.getByText(/^Changed at/).waitFor();
     rmSync(join(workspace, "by-the-agent.txt"));
-    await page.getByText("It was removed").waitFor({ timeout: 5_000 });
+    await page.getByText("It was removed").waitFor({ timeout: 20_000 });
   });
 }

@@ -206,7 +206,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     fill(id, bodies) {
       for (const [kind, body] of bodies) logs.get(id).push({ seq: ++seq, task_id: id, root_task_id: id, kind, at: stamp(), generation: 1, body });
     },
-    live: (f) => broadcast({ type: "live", live: { task_id: f.session_id, stream: "", call_id: "", ...f } }),
+    live: (f) => broadcast({ type: "live", live: { task_id: f.session_id, stream: "", call_id: "", after: seq, ...f } }),
     change(id, patch) {
       const s = list.find((o) => o.id === id);
       Object.assign(s, patch);

@@ -51,7 +51,7 @@ test("a session is opened by keys alone, with every choice in the request and in
   await page.getByRole("heading", { name: "Mine" }).waitFor();
   assert.deepEqual(sent(), [
     {
-      title: "Mine", goal: "it's\ntwo lines", workspace: "/home/kim/src/parser", model: "demo", agent: "explore", approvals: "auto", one_shot: false,
+      title: "Mine", goal: "it's\ntwo lines", workspace: "/home/kim/src/parser", model: "demo", agent: "explore", approvals: "auto", one_shot: false, plugins: [],
       spec: { wall: "docker", image: "node:22", user: "root", mounts: [{ source: "/srv/data set", target: "/data", mode: "rw" }], resources: { memory: "4g" }, network: { mode: "open" } },
     },
   ]);

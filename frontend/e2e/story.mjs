@@ -38,6 +38,7 @@ export const about = {
     { name: "main", description: "Reads, writes and runs commands", tools: ["Read", "Write", "Edit", "Glob", "Grep", "Bash"] },
     { name: "explore", description: "Only reads and searches", tools: ["Read", "Glob", "Grep"] },
   ],
+  plugins: [{ name: "browser", description: "The sandbox's browser", default: false }],
   home: "/home/dev", window: false, default_model: "demo", default_wall: "docker", default_image: "glovebox/tiny:0.1",
   default_spec: { wall: "docker", image: "glovebox/tiny:0.1", user: "host", workdir: "/workspace", resources: { memory: "2g", cpus: "2", pids: "512", shm: "1g" }, network: { mode: "proxy" } },
   walls: [

@@ -18,6 +18,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,11 +35,17 @@ var ErrLook = errors.New("a person used the browser since your last look: take a
 // ErrNotHolder refuses an input of a person who has not taken control.
 var ErrNotHolder = errors.New("take control first: the agent has the browser")
 
+// ErrHeld is what every HeldError is.
+var ErrHeld = errors.New("a person has control of the browser")
+
 // HeldError says that a person has control.
 type HeldError struct {
 	Viewer string
 	Left   time.Duration
 }
+
+// Is makes a HeldError one of ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("a person has taken control of the browser (for up to %s more): nothing was done; wait for them to give it back, then look at the page afresh", e.Left.Round(time.Second))
@@ -50,10 +57,35 @@ type State struct {
 	Until  time.Time
 	Left   time.Duration
 	Look   bool // the agent has to look before its next input
+
+	// Turn rises whenever control goes from one to another: who finds the same
+	// value twice knows that nobody had it between.
+	Turn uint64
 }
 
 // Held reports whether a person has control.
 func (s State) Held() bool { return s.Viewer != "" }
+
+// The causes of a Change.
+const (
+	Taken     = "taken"
+	Extended  = "extended"
+	GivenBack = "given_back"
+	Expired   = "expired" // its time was over
+	Left      = "left"    // its viewer went away
+)
+
+// Change is one change of who has control.
+type Change struct {
+	Seq    uint64
+	At     time.Time
+	Viewer string // who takes, has or had control
+	Until  time.Time
+	Cause  string
+}
+
+// keptChanges is how many changes can be asked for afterwards.
+const keptChanges = 256
 
 // Lease is the control of one browser. Its methods may be called from several
 // goroutines at once; none of them waits for a browser or a person.
@@ -64,6 +96,7 @@ type Lease struct {
 	turn     uint64 // raised by every take and return: what a look began under
 	look     bool
 	expiry   *time.Timer
+	changes  []Change // the newest
 	watchers map[chan struct{}]struct{}
 }
 
@@ -85,11 +118,13 @@ func (l *Lease) Take(viewer string, d time.Duration) (State, error) {
 	if l.viewer != "" && l.viewer != viewer {
 		return l.state(), &HeldError{Viewer: l.viewer, Left: time.Until(l.until)}
 	}
+	cause := Extended
 	if l.viewer == "" {
 		l.turn++
+		cause = Taken
 	}
 	l.viewer, l.look = viewer, true
-	l.hold(d)
+	l.hold(d, cause)
 	return l.state(), nil
 }
 
@@ -101,20 +136,51 @@ func (l *Lease) Extend(viewer string, d time.Duration) (State, error) {
 	if viewer == "" || l.viewer != viewer {
 		return l.state(), ErrNotHolder
 	}
-	l.hold(d)
+	l.hold(d, Extended)
 	return l.state(), nil
 }
 
 // GiveBack returns control to the agent. Of a viewer that does not have it, it
 // is no error: its time may just have ended.
-func (l *Lease) GiveBack(viewer string) State {
+func (l *Lease) GiveBack(viewer string) State { return l.letGo(viewer, GivenBack) }
+
+// Leave is GiveBack for a viewer that is not there to say so.
+func (l *Lease) Leave(viewer string) State { return l.letGo(viewer, Left) }
+
+func (l *Lease) letGo(viewer, cause string) State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expire()
 	if viewer != "" && l.viewer == viewer {
-		l.end()
+		l.end(cause)
 	}
 	return l.state()
+}
+
+// Changes returns the changes after the one numbered after, oldest first; the
+// last 256 are kept.
+func (l *Lease) Changes(after uint64) []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	i := len(l.changes)
+	for i > 0 && l.changes[i-1].Seq > after {
+		i--
+	}
+	return slices.Clone(l.changes[i:])
+}
+
+// changed notes a change, at the end of what makes it.
+func (l *Lease) changed(viewer, cause string) {
+	c := Change{Seq: 1, At: time.Now(), Viewer: viewer, Until: l.until, Cause: cause}
+	if n := len(l.changes); n > 0 {
+		c.Seq = l.changes[n-1].Seq + 1
+	}
+	if len(l.changes) == keptChanges {
+		l.changes = append(l.changes[:0], l.changes[1:]...)
+	}
+	l.changes = append(l.changes, c)
+	l.ring()
 }
 
 // State tells who has control now.
@@ -214,7 +280,7 @@ func (l *Lease) refused() error {
 	return nil
 }
 
-func (l *Lease) hold(d time.Duration) {
+func (l *Lease) hold(d time.Duration, cause string) {
 	if d <= 0 {
 		d = DefaultHold
 	}
@@ -229,27 +295,28 @@ func (l *Lease) hold(d time.Duration) {
 		defer l.mu.Unlock()
 		l.expire()
 	})
-	l.ring()
+	l.changed(l.viewer, cause)
 }
 
 func (l *Lease) expire() {
 	if l.viewer != "" && !time.Now().Before(l.until) {
-		l.end()
+		l.end(Expired)
 	}
 }
 
-func (l *Lease) end() {
+func (l *Lease) end(cause string) {
+	viewer := l.viewer
 	l.viewer, l.until = "", time.Time{}
 	l.turn++
 	if l.expiry != nil {
 		l.expiry.Stop()
 		l.expiry = nil
 	}
-	l.ring()
+	l.changed(viewer, cause)
 }
 
 func (l *Lease) state() State {
-	s := State{Viewer: l.viewer, Until: l.until, Look: l.look}
+	s := State{Viewer: l.viewer, Until: l.until, Look: l.look, Turn: l.turn}
 	if l.viewer != "" {
 		s.Left = time.Until(l.until)
 	}

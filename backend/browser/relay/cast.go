@@ -67,12 +67,16 @@ type cast struct {
 	expecting bool // a screenshot is on its way should no frame come; guarded by the Relay's lock
 }
 
-// size is that of the largest viewer.
+// size is that of the largest viewer; quiet ones count where there is no other.
 func (r *Relay) size() size {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var s size
+	quiet := r.allQuiet()
 	for v := range r.viewers {
+		if v.view.Quiet && !quiet {
+			continue
+		}
 		dpr := v.view.DPR
 		if dpr <= 0 {
 			dpr = 1

@@ -86,6 +86,7 @@ type Relay struct {
 	state   State
 	ended   string
 	stats   Stats
+	fresh   bool      // a picture of now was asked for
 	left    time.Time // since when the viewer that has control is not here
 	pressed *Viewer   // who holds a mouse button down
 	drag    *drag
@@ -153,7 +154,11 @@ func (r *Relay) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.stats
-	s.Viewers = len(r.viewers)
+	for v := range r.viewers {
+		if !v.view.Quiet {
+			s.Viewers++
+		}
+	}
 	return s
 }
 
@@ -211,12 +216,29 @@ func (r *Relay) idle() bool {
 	return len(r.viewers) == 0
 }
 
+// quiet reports whether all who look on do so quietly.
+func (r *Relay) quiet() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allQuiet()
+}
+
+// allQuiet is quiet with the lock held.
+func (r *Relay) allQuiet() bool {
+	for v := range r.viewers {
+		if !v.view.Quiet {
+			return false
+		}
+	}
+	return true
+}
+
 // follow sees to it that the active tab is the one that is cast, at the size that
 // the viewers have. It returns when to come again, nil for at the next change.
 func (r *Relay) follow(retry <-chan time.Time) <-chan time.Time {
 	tab := r.o.Browser.Current()
 	if tab == nil {
-		if retry != nil {
+		if retry != nil || r.quiet() {
 			return retry
 		}
 		r.tell() // that it is being started, which takes a while
@@ -233,7 +255,8 @@ func (r *Relay) follow(retry <-chan time.Time) <-chan time.Time {
 	info := tab.Info()
 	size := r.size()
 	r.mu.Lock()
-	c := r.cast
+	c, fresh := r.cast, r.fresh
+	r.fresh = false
 	r.mu.Unlock()
 	switch {
 	case c == nil || c.tab != tab || (c.crashed && !info.Crashed):
@@ -249,6 +272,8 @@ func (r *Relay) follow(retry <-chan time.Time) <-chan time.Time {
 		r.expect(c)
 	case info.Crashed:
 		c.crashed = true
+	case fresh:
+		r.expect(c)
 	}
 	return nil
 }
@@ -274,7 +299,7 @@ func (r *Relay) sweep() {
 	case r.left.IsZero():
 		r.left = time.Now()
 	case time.Since(r.left) > orphanTime:
-		r.o.Lease.GiveBack(holder)
+		r.o.Lease.Leave(holder)
 		r.left = time.Time{}
 	}
 }

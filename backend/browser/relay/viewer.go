@@ -15,6 +15,10 @@ type View struct {
 	Width, Height float64
 	DPR           float64
 	Quality       int // of JPEG, 60 when 0
+
+	// Quiet is a view that nobody may notice: it takes what others get, at the size
+	// that they chose, holds nobody up, starts no browser and counts for no viewer.
+	Quiet bool
 }
 
 // State is the browser and who has control, as a viewer is to show it. It is
@@ -66,7 +70,7 @@ type Viewer struct {
 func (r *Relay) Join(view View) *Viewer {
 	v := &Viewer{
 		r: r, view: view, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		prompt: true, seen: time.Now(), noticed: r.o.Browser.Seq(),
+		prompt: !view.Quiet, seen: time.Now(), noticed: r.o.Browser.Seq(),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,6 +81,9 @@ func (r *Relay) Join(view View) *Viewer {
 	r.rouse()
 	return v
 }
+
+// ID is the name under which the viewer takes control.
+func (v *Viewer) ID() string { return v.view.ID } // which never changes
 
 // Leave ends the view.
 func (v *Viewer) Leave() {
@@ -94,6 +101,15 @@ func (v *Viewer) Resize(width, height, dpr float64) {
 	v.r.mu.Lock()
 	defer v.r.mu.Unlock()
 	v.view.Width, v.view.Height, v.view.DPR = width, height, dpr
+	v.r.rouse()
+}
+
+// Fresh asks for a picture of now. Where the page does not paint one in a moment,
+// a screenshot stands in for it.
+func (v *Viewer) Fresh() {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	v.r.fresh = true
 	v.r.rouse()
 }
 
@@ -144,7 +160,7 @@ func (v *Viewer) pick() (Message, error) {
 		return Message{State: &s}, nil
 	}
 	if f := r.frame; f != nil && f.Seq > v.taken {
-		if !v.prompt {
+		if !v.prompt && !v.view.Quiet {
 			// Two frames in a row, each in time, and it counts again.
 			if f.Seq == v.taken+1 && time.Since(f.At) < keepUp {
 				v.streak++

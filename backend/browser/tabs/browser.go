@@ -68,6 +68,9 @@ var (
 	// ErrForbidden refuses an address that is no web page.
 	ErrForbidden = errors.New("only http and https pages are opened")
 
+	// ErrTabs refuses one more tab than may be open.
+	ErrTabs = errors.New("no more tabs may be open: close one first")
+
 	// ErrClosed says that Close was called.
 	ErrClosed = errors.New("the browser's session has ended")
 )
@@ -168,7 +171,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 	case b.connecting <- struct{}{}:
 		defer func() { <-b.connecting }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %v", ErrUnreachable, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 	}
 	b.mu.Lock()
 	l, closed := b.link, b.closed
@@ -199,7 +202,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 		Log: b.log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err) // why is for who dials to say
 	}
 	b.mu.Lock()
 	l.conn = conn
@@ -214,7 +217,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 
 	if err := b.prepare(ctx, conn); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("%w: %v", ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	b.mu.Lock()
 	if b.closed {
@@ -313,7 +316,7 @@ func (b *Browser) Open(ctx context.Context) (*Tab, error) {
 	n := len(b.tabs)
 	b.mu.Unlock()
 	if n >= b.o.Max {
-		return nil, fmt.Errorf("%d tabs are open, and no more may be: close one first", n)
+		return nil, fmt.Errorf("%d tabs are open: %w", n, ErrTabs)
 	}
 	return b.open(ctx, l)
 }

@@ -26,8 +26,14 @@ type Dialog struct {
 // DialogError says that a dialog waits for an answer.
 type DialogError struct{ Kind, Text string }
 
+// ErrDialog is what every DialogError is.
+var ErrDialog = errors.New("the page waits for an answer to its dialog")
+
+// Is makes a DialogError one of ErrDialog.
+func (e *DialogError) Is(target error) bool { return target == ErrDialog }
+
 func (e *DialogError) Error() string {
-	return fmt.Sprintf("the page waits for an answer to its %s %q: answer it with the dialog action", e.Kind, e.Text)
+	return fmt.Sprintf("the page waits for an answer to its %s %q: answer it with browser_dialog", e.Kind, e.Text)
 }
 
 // ErrNoDialog says that there is nothing to answer.
@@ -56,7 +62,7 @@ func (t *Tab) dialogOpens(ev page.EventJavascriptDialogOpening) {
 		}
 		d.timer = time.AfterFunc(dialogTime, func() { t.dialogExpires(d) })
 		t.dialog = d
-		t.b.notice(NoticeDialog, t, ev.URL, "%s %q is open and waits for an answer (dialog action); without one it is dismissed after %d s or by the next call.", d.Kind, text, int(dialogTime.Seconds()))
+		t.b.notice(NoticeDialog, t, ev.URL, "%s %q is open and waits for an answer (browser_dialog); without one it is dismissed after %d s or by the next call.", d.Kind, text, int(dialogTime.Seconds()))
 	}
 }
 

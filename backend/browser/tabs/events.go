@@ -228,7 +228,7 @@ func (t *Tab) handle(e devtools.Event) {
 	case page.FileChooserOpened.Method:
 		if ev, ok := devtools.Decode(e, page.FileChooserOpened); ok {
 			t.chooser = ev.BackendNodeID
-			t.b.notice(NoticeFileChooser, t, t.url, "The page asks for a file: give it one with the upload action.")
+			t.b.notice(NoticeFileChooser, t, t.url, "The page asks for a file: give it one with browser_upload.")
 		}
 	case runtime.BindingCalled.Method:
 		if ev, ok := devtools.Decode(e, runtime.BindingCalled); ok && ev.Name == titleBinding {

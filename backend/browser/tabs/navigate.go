@@ -23,9 +23,15 @@ const (
 	LoadTime   = 15 * time.Second
 )
 
+// ErrNavigate is what every NavigateError is.
+var ErrNavigate = errors.New("the address could not be opened")
+
 // NavigateError is an address that could not be opened, with the browser's code
 // for it.
 type NavigateError struct{ URL, Code string }
+
+// Is makes a NavigateError one of ErrNavigate.
+func (e *NavigateError) Is(target error) bool { return target == ErrNavigate }
 
 func (e *NavigateError) Error() string {
 	if e.Code == "net::ERR_INVALID_AUTH_CREDENTIALS" {

@@ -8,7 +8,8 @@ import (
 //go:embed demo.json
 var demo []byte
 
-// Demo returns the script of the demo. It needs nothing in the sandbox but a
+// Demo returns the script of the demo. It opens a page where the agent has a browser
+// and says so where it has none. Otherwise it needs nothing in the sandbox but a
 // POSIX shell with the usual small tools, as busybox is, and can be played
 // again in the same workspace.
 func Demo() Script {

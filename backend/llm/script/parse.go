@@ -75,8 +75,10 @@ type stepFile struct {
 		Tool  string          `json:"tool"`
 		Input json.RawMessage `json:"input"`
 	} `json:"calls"`
-	Delay string     `json:"delay"`
-	Fault *faultFile `json:"fault"`
+	Delay   string     `json:"delay"`
+	Fault   *faultFile `json:"fault"`
+	With    string     `json:"with"`
+	Without string     `json:"without"`
 }
 
 // faultFile is a Step's Fault as it is written.
@@ -106,7 +108,7 @@ func (f faultFile) fault() (*llm.Error, error) {
 }
 
 func (f stepFile) step() (Step, error) {
-	s := Step{Text: f.Text}
+	s := Step{Text: f.Text, With: f.With, Without: f.Without}
 	if f.Delay != "" {
 		d, err := time.ParseDuration(f.Delay)
 		if err != nil || d < 0 {

@@ -9,6 +9,12 @@
 //	  {"text": "That is all.", "delay": "500ms"}
 //	]
 //
+// A step can depend on the tools that the agent has: one with "with" is part of the
+// script where there is that tool, one with "without" where there is not.
+//
+//	{"with": "browser_navigate", "text": "I open it.", "calls": [{"tool": "browser_navigate", "input": {"url": "http://127.0.0.1:8000/"}}]},
+//	{"without": "browser_navigate", "text": "I have no browser, so I leave it at that."}
+//
 // delay, a Go duration, is how long the model thinks before it answers. A step
 // with a fault fails after its text, as often as it is asked for:
 //
@@ -32,6 +38,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -47,10 +54,12 @@ type Script struct {
 
 // Step is one answer.
 type Step struct {
-	Text  string
-	Calls []Call
-	Delay time.Duration // before the answer begins
-	Fault *llm.Error    // ends the answer after its text
+	Text    string
+	Calls   []Call
+	Delay   time.Duration // before the answer begins
+	Fault   *llm.Error    // ends the answer after its text
+	With    string        // a tool that there has to be for the step to count; "" for any
+	Without string        // one that there must not be
 }
 
 // Call asks for a tool.
@@ -82,7 +91,7 @@ func New(s Script) *Model { return &Model{Pace: defaultPace, script: s} }
 func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
 		index := answers(r.Messages)
-		step := m.step(index)
+		step := m.step(index, r.Tools)
 		if err := pause(ctx, step.Delay); err != nil {
 			yield(llm.Event{}, err)
 			return
@@ -107,14 +116,24 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// step returns the step of an index, which may lie past the end.
-func (m *Model) step(index int) Step {
-	n := len(m.script.Steps)
+// step returns the step of an index, which may lie past the end, of those that
+// count with some tools.
+func (m *Model) step(index int, tools []llm.Tool) Step {
+	has := func(name string) bool {
+		return slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == name })
+	}
+	var steps []Step
+	for _, s := range m.script.Steps {
+		if (s.With == "" || has(s.With)) && (s.Without == "" || !has(s.Without)) {
+			steps = append(steps, s)
+		}
+	}
+	n := len(steps)
 	switch {
 	case index < n:
-		return m.script.Steps[index]
+		return steps[index]
 	case m.script.Repeat && n > 0:
-		return m.script.Steps[index%n]
+		return steps[index%n]
 	case m.script.Closing != "":
 		return Step{Text: m.script.Closing}
 	}

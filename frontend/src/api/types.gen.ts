@@ -12,6 +12,7 @@ export interface About {
   models: ModelInfo[] | null;
   default_model: string;
   agents: AgentInfo[] | null;
+  plugins: PluginInfo[] | null;
   home: string;
   window: boolean;
   default_wall: Wall;
@@ -33,6 +34,11 @@ export interface AgentInfo {
   name: string;
   description: string;
   tools: string[] | null;
+}
+
+export interface AnswerRequest {
+  text: string;
+  declined: boolean;
 }
 
 export type Approvals =
@@ -68,6 +74,82 @@ export interface Block {
   use?: Use;
   result?: Result;
 }
+
+export interface BrowserControl {
+  holder: string;
+  until?: string;
+  look: boolean;
+}
+
+export interface BrowserControlChanged {
+  viewer: string;
+  cause: ControlCause;
+  until?: string;
+}
+
+export interface BrowserInfo {
+  state: BrowserState;
+  observed_at: string;
+  source: string;
+  error: string;
+  version: string;
+  program: string;
+  sandboxed: boolean;
+  unsandboxed: string;
+  downloads: string;
+  viewers: number;
+  control: BrowserControl;
+  recording: BrowserRecording;
+  live: boolean;
+}
+
+export interface BrowserNode {
+  depth: number;
+  role: string;
+  name: string;
+  value?: string;
+  level?: number;
+  states?: string[];
+}
+
+export interface BrowserOutline {
+  tab: TabsInfo;
+  nodes: BrowserNode[] | null;
+  cut: boolean;
+}
+
+export interface BrowserRecording {
+  on: boolean;
+  bytes: number;
+  limit: number;
+  from?: string;
+  to?: string;
+  frames: number;
+}
+
+export interface BrowserSocket {
+  type: string;
+  id?: string;
+  state?: RelayState;
+  error?: ErrorBody;
+  text?: string;
+  t?: number;
+  server?: string;
+  seq?: number;
+  width?: number;
+  height?: number;
+  dpr?: number;
+  seconds?: number;
+  input?: RelayInput;
+  command?: RelayCommand;
+}
+
+export type BrowserState =
+  | "none"
+  | "stopped"
+  | "starting"
+  | "running"
+  | "stopping";
 
 export interface Build {
   kind: string;
@@ -120,6 +202,13 @@ export interface Container {
   stats: Stats | null;
   error: string;
 }
+
+export type ControlCause =
+  | "taken"
+  | "extended"
+  | "given_back"
+  | "expired"
+  | "left";
 
 export interface DecisionRequest {
   allow: boolean;
@@ -388,6 +477,7 @@ export type Kind =
   | "TaskHostBound"
   | "SandboxStateChanged"
   | "EgressDecided"
+  | "BrowserControlChanged"
   | "MessagesAppended"
   | "TaskWoken"
   | "TaskSuspended"
@@ -398,6 +488,8 @@ export type Kind =
   | "ToolCallDenied"
   | "ToolCallApprovalRequested"
   | "ToolCallApprovalResolved"
+  | "UserQuestionRequested"
+  | "UserQuestionAnswered"
   | "StepAttemptAbandoned"
   | "LLMRequestStarted"
   | "LLMRequestFinished"
@@ -447,6 +539,7 @@ export interface Live {
   kind: string;
   call_id: string;
   stream: string;
+  after: number;
   offset: number;
   end: number;
   data: string;
@@ -528,6 +621,13 @@ export interface OpenRequest {
   spec: Spec;
   approvals: Approvals;
   one_shot: boolean;
+  plugins: string[] | null;
+}
+
+export interface PluginInfo {
+  name: string;
+  description: string;
+  default: boolean;
 }
 
 export interface Price {
@@ -554,6 +654,12 @@ export interface Process {
   name: string;
 }
 
+export interface Question {
+  kind: string;
+  text: string;
+  options?: string[];
+}
+
 export interface ReadDisplay {
   path: string;
   start_line: number;
@@ -564,6 +670,79 @@ export interface ReadDisplay {
 }
 
 export type Ref = string;
+
+export interface RelayCommand {
+  kind: string;
+  url: string;
+  tab: number;
+  accept: boolean;
+  text: string;
+}
+
+export interface RelayControl {
+  viewer?: string;
+  until?: string;
+  look: boolean;
+}
+
+export interface RelayFrame {
+  seq: number;
+  tab: number;
+  shown: string;
+  at: string;
+  meta: RelayMetadata;
+}
+
+export interface RelayInput {
+  kind: string;
+  type: string;
+  frame: number;
+  width: number;
+  height: number;
+  x: number;
+  y: number;
+  dx: number;
+  dy: number;
+  button: string;
+  buttons: number;
+  clicks: number;
+  modifiers: number;
+  points: RelayPoint[] | null;
+  key: string;
+  code: string;
+  key_code: number;
+  location: number;
+  repeat: boolean;
+  text: string;
+  from: number;
+  to: number;
+}
+
+export interface RelayMetadata {
+  offset_top: number;
+  page_scale_factor: number;
+  device_width: number;
+  device_height: number;
+  scroll_x: number;
+  scroll_y: number;
+}
+
+export interface RelayPoint {
+  id: number;
+  x: number;
+  y: number;
+}
+
+export interface RelayState {
+  rev: number;
+  lost?: string;
+  ended?: string;
+  active: number;
+  tabs: TabsInfo[] | null;
+  dialog?: TabsDialog;
+  control: RelayControl;
+  notices?: TabsNotice[];
+}
 
 export interface ReleaseRequest {
   how: string;
@@ -634,6 +813,7 @@ export interface Session {
   progress: StepProgress | null;
   approvals: Approvals;
   agent: string;
+  plugins: string[] | null;
   goal: string;
   archived: boolean;
   waiting: Waiting[] | null;
@@ -729,6 +909,36 @@ export type SuspendReason =
   | "interrupted"
   | "turn_failed";
 
+export interface TabsDialog {
+  kind: string;
+  text: string;
+  default?: string;
+  url: string;
+  opened: string;
+  until: string;
+}
+
+export interface TabsInfo {
+  number: number;
+  target: string;
+  url: string;
+  title: string;
+  active: boolean;
+  loading: boolean;
+  crashed: boolean;
+  failed?: string;
+  opener?: number;
+}
+
+export interface TabsNotice {
+  seq: number;
+  at: string;
+  kind: string;
+  tab?: number;
+  text: string;
+  url?: string;
+}
+
 export interface TaskArchived {
   archived: boolean;
 }
@@ -751,6 +961,7 @@ export interface TaskCreated {
   approvals: Approvals;
   parent_id: string;
   one_shot: boolean;
+  plugins?: string[];
   by_policy?: boolean;
 }
 
@@ -898,10 +1109,25 @@ export interface Use {
   input: unknown;
 }
 
+export interface UserQuestionAnswered {
+  call_id: string;
+  text: string;
+  declined: boolean;
+}
+
+export interface UserQuestionRequested {
+  call_id: string;
+  tool: string;
+  question: Question;
+}
+
 export interface Waiting {
   call_id: string;
   tool: string;
+  kind: string;
   reason: string;
+  text: string;
+  options: string[] | null;
 }
 
 export type Wall =
@@ -957,6 +1183,7 @@ export interface Payloads {
   TaskHostBound: TaskHostBound;
   SandboxStateChanged: SandboxStateChanged;
   EgressDecided: EgressDecided;
+  BrowserControlChanged: BrowserControlChanged;
   MessagesAppended: MessagesAppended;
   TaskWoken: TaskWoken;
   TaskSuspended: TaskSuspended;
@@ -967,6 +1194,8 @@ export interface Payloads {
   ToolCallDenied: ToolCallDenied;
   ToolCallApprovalRequested: ToolCallApprovalRequested;
   ToolCallApprovalResolved: ToolCallApprovalResolved;
+  UserQuestionRequested: UserQuestionRequested;
+  UserQuestionAnswered: UserQuestionAnswered;
   StepAttemptAbandoned: StepAttemptAbandoned;
   LLMRequestStarted: LLMRequestStarted;
   LLMRequestFinished: LLMRequestFinished;

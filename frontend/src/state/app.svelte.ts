@@ -358,6 +358,7 @@ export class App {
         spec: { ...place, network: { mode: "none" } },
         approvals: "auto",
         one_shot: false,
+        plugins: null,
       });
     } catch (err) {
       if (this.noticeAuth(err)) return;

@@ -143,6 +143,7 @@ export function readForm(text: string | null): Form | null {
   }
   form.wall = oneOf(kept.wall, ["docker", "namespace", "remote", "local"], "");
   form.approvals = oneOf(kept.approvals, ["ask", "auto"], "");
+  form.browser = typeof kept.browser === "boolean" ? kept.browser : null;
   form.network = oneOf(kept.network, ["proxy", "none", "open"], "");
   form.wire = oneOf(kept.wire, ["aio"], "");
   form.user = oneOf(kept.user, ["host", "image", "root"], "");

@@ -6,6 +6,7 @@ import { approvalsOf, blank, changesOf, commandOf, fieldOf, lacking, recent, req
 const wall = (wall: "docker" | "namespace" | "local" | "remote", available = true) => ({ wall, available, detail: "", fix: "", command: "", worth: "" });
 const about: About = {
   version: "1", commit: "", instance: "", data_dir: "/data", pid: 1, started_at: "", models: [], default_model: "demo", agents: [{ name: "main", description: "", tools: [] }],
+  plugins: [{ name: "browser", description: "", default: false }],
   home: "/home/kim", window: false, default_wall: "docker", default_image: "glovebox/tiny:1", default_spec: { wall: "docker", user: "host", resources: { memory: "2g" }, network: { mode: "none" } }, walls: [wall("local"), wall("docker"), wall("remote"), wall("namespace")], images: [],
 };
 
@@ -14,7 +15,7 @@ const form = (change: Partial<Form>): Form => ({ ...blank(), goal: "go", ...chan
 describe("the request", () => {
   it("names every right that the form shows, and leaves to the server what it does not", () => {
     expect(requestOf(form({ title: " t ", memory: " 4g " }), about)).toEqual({
-      title: "t", goal: "go", workspace: "", model: "demo", agent: "", approvals: "auto", one_shot: false,
+      title: "t", goal: "go", workspace: "", model: "demo", agent: "", approvals: "auto", one_shot: false, plugins: [],
       spec: { wall: "docker", user: "host", resources: { memory: "4g" }, network: { mode: "none" } },
     });
   });
@@ -88,8 +89,8 @@ describe("the URL of a sandbox", () => {
 
 describe("the command line", () => {
   it("names a remote sandbox by its URL, and each host that is let through", () => {
-    expect(commandOf(requestOf(form({ wall: "remote", url: "http://h:1/p" }), about), { approvals: "" })).toBe("glovebox run --wall http://h:1/p --model demo go");
-    expect(commandOf(requestOf(form({ network: "proxy", allow: "a.lan\n*.b.lan:443" }), about), { approvals: "" })).toBe(
+    expect(commandOf(requestOf(form({ wall: "remote", url: "http://h:1/p" }), about), { approvals: "", browser: null })).toBe("glovebox run --wall http://h:1/p --model demo go");
+    expect(commandOf(requestOf(form({ network: "proxy", allow: "a.lan\n*.b.lan:443" }), about), { approvals: "", browser: null })).toBe(
       "glovebox run --wall docker --model demo --network proxy --allow a.lan --allow '*.b.lan:443' --user host go",
     );
   });
@@ -114,6 +115,20 @@ describe("the command line", () => {
     expect(commandOf(requestOf(f, about), f)).toBe(
       `glovebox run --wall docker --image node:22 --workspace /w --model openai:x --agent plan --approvals ask --network open --user root --limit memory=4g --limit pids=9 --mount '{"source":"/a b","target":"/c","mode":"ro"}' 'go on'`,
     );
+  });
+
+  it("names the browser where it is given, and none where it is configured and not wanted", () => {
+    const on: About = { ...about, plugins: [{ name: "browser", description: "", default: true }] };
+    const line = (browser: boolean | null, of: About): string => {
+      const f = form({ browser });
+      return commandOf(requestOf(f, of), f);
+    };
+    expect(line(true, about)).toContain("--plugin browser ");
+    expect(line(null, about)).not.toContain("--plugin");
+    expect(line(null, on)).toContain("--plugin browser ");
+    expect(line(false, on)).toContain("--plugin '' ");
+    expect(requestOf(form({ browser: true, wall: "local" }), about).plugins).toEqual([]);
+    expect(requestOf(form({ wall: "remote", url: "http://h:1" }), on).plugins).toEqual(["browser"]);
   });
 
   it("keeps a limit with signs of its own in one piece", () => {

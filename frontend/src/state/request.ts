@@ -19,6 +19,8 @@ export interface Form {
   model: string;
   agent: string;
   approvals: Approvals | "";
+  /** browser gives the agent the sandbox's browser; null follows what is configured. */
+  browser: boolean | null;
   network: NetworkMode | "";
   /** allow are the entries that the proxy lets through besides, one a line. */
   allow: string;
@@ -42,6 +44,7 @@ export const blank = (): Form => ({
   model: "",
   agent: "",
   approvals: "",
+  browser: null,
   network: "",
   allow: "",
   url: "",
@@ -115,6 +118,20 @@ export function agentOf(form: Form, about: About | null): string {
   return form.agent || (about?.agents?.[0]?.name ?? "");
 }
 
+const BROWSER = "browser";
+
+/** browserOf says whether the agent is given the sandbox's browser; on this machine itself there is none. */
+export function browserOf(form: Form, about: About | null): boolean {
+  if (wallOf(form, about) === "local") return false;
+  return form.browser ?? (about?.plugins ?? []).some((p) => p.name === BROWSER && p.default);
+}
+
+/** pluginsOf returns what the agent is given beside its tools: what is configured, and what is chosen. */
+function pluginsOf(form: Form, about: About | null): string[] {
+  const usual = (about?.plugins ?? []).filter((p) => p.default && p.name !== BROWSER).map((p) => p.name);
+  return browserOf(form, about) ? [...usual, BROWSER] : usual;
+}
+
 export function networkOf(form: Form, about: About | null): NetworkMode {
   // Only a container can be given a network of the engine.
   if (form.network && (form.network !== "open" || wallOf(form, about) === "docker")) return form.network;
@@ -160,6 +177,7 @@ export function requestOf(form: Form, about: About | null): OpenRequest {
     agent: form.agent,
     approvals: approvalsOf(form, wall),
     one_shot: false,
+    plugins: pluginsOf(form, about),
     spec: {
       ...(wall && { wall }),
       ...(wall === "docker" && form.image.trim() && { image: form.image.trim() }),
@@ -181,7 +199,7 @@ function limitArg(name: string, value: string): string {
 }
 
 /** commandOf returns the line that opens the same session from a POSIX shell. */
-export function commandOf(r: OpenRequest, form: Pick<Form, "approvals">): string {
+export function commandOf(r: OpenRequest, form: Pick<Form, "approvals" | "browser">): string {
   const flags: [string, string][] = [];
   const add = (flag: string, value: string | undefined): void => {
     if (value) flags.push([`--${flag}`, value]);
@@ -191,6 +209,8 @@ export function commandOf(r: OpenRequest, form: Pick<Form, "approvals">): string
   add("workspace", r.workspace);
   add("model", r.model);
   add("agent", r.agent);
+  for (const plugin of r.plugins ?? []) add("plugin", plugin);
+  if (form.browser === false && r.plugins?.length === 0) flags.push(["--plugin", ""]); // none, whatever is configured
   add("approvals", form.approvals);
   add("network", r.spec.network.mode);
   for (const entry of r.spec.network.allow ?? []) add("allow", entry);

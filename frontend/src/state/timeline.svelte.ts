@@ -51,6 +51,9 @@ export class Timeline {
 
   private list: Item[] = [];
   private readonly calls = new Map<string, Call>();
+  /** asked is the end of the log when the model was asked for what is live now, answered the last answer's place in it. */
+  private asked = 0;
+  private answered = 0;
   /** open are the calls of this turn: those that a stop may end. */
   private readonly open = new Set<Call>();
   private turn = new Turn("");
@@ -76,9 +79,11 @@ export class Timeline {
   }
 
   applyLive(f: Live): void {
-    if (f.kind === "text") this.answer.add(f);
-    else if (f.kind === "thinking") this.thought.add(f);
-    else {
+    if (f.kind === "text" || f.kind === "thinking") {
+      if (f.after < this.answered) return; // the log is ahead of it, and has what was said
+      this.asked = f.after;
+      (f.kind === "text" ? this.answer : this.thought).add(f);
+    } else {
       const call = this.calls.get(f.call_id);
       if (call && !call.over) call.output.add(f);
     }
@@ -102,15 +107,16 @@ export class Timeline {
         return;
       case "LLMRequestStarted":
         this.retried(true);
-        this.unsay();
+        this.unsay(e);
         this.thinking = true;
         return;
       case "LLMRequestFinished":
         this.thinking = false;
+        this.answered = e.seq;
         this.turn.add(body.usage, body.cost_usd);
         this.retried(true);
         if (body.error) {
-          this.unsay();
+          this.unsay(e);
           this.note(e, "error", "bad", `${body.model} gave no answer`, body.error);
         }
         return;
@@ -137,20 +143,20 @@ export class Timeline {
       case "TurnInterrupted":
         return this.interrupted(e, body);
       case "TaskSuspended":
-        this.settle();
+        this.settle(e);
         if (body.reason === "turn_failed") this.turnFailed(e, body.detail);
         if (body.wake_on === "next-goal") this.ended(e);
         return;
       case "TaskCompleted":
-        this.settle();
+        this.settle(e);
         this.ended(e);
         return this.note(e, "done", "good", "Completed", "");
       case "TaskFailed":
-        this.settle();
+        this.settle(e);
         this.ended(e);
         return this.note(e, "error", "bad", "Failed", body.error);
       case "TaskCancelled":
-        this.settle();
+        this.settle(e);
         return this.note(e, "stop", "plain", "Session closed", body.reason);
     }
   }
@@ -172,7 +178,7 @@ export class Timeline {
 
   /** retry takes off what a failed attempt had said, and tells when the next one is. The attempts of one request share a row. */
   private retry(e: Event, r: LLMRetryScheduled): void {
-    this.unsay();
+    this.unsay(e);
     this.thinking = false;
     const text = `${retryCauses[r.kind] ?? "The request to the model failed"}: attempt ${r.attempt + 1} of ${r.attempts}`;
     const last = this.list.at(-1);
@@ -200,14 +206,15 @@ export class Timeline {
   }
 
   /** settle ends what only lives while a turn runs. */
-  private settle(): void {
+  private settle(e: Event): void {
     this.retried(false);
     this.thinking = false;
-    this.unsay();
+    this.unsay(e);
   }
 
-  /** unsay takes off what the log has not, or has by now. */
-  private unsay(): void {
+  /** unsay takes off what the log has not, or has by now, but for what is said to a later request. */
+  private unsay(e: Event): void {
+    if (this.asked >= e.seq) return;
     this.answer.clear();
     this.thought.clear();
     this.reading = false;
@@ -217,7 +224,7 @@ export class Timeline {
     messages.forEach((m, i) => {
       const from = notice ? "host" : m.role;
       const open = this.reading;
-      if (m.role === "assistant") this.unsay();
+      if (m.role === "assistant") this.unsay(e);
       let text = "";
       let said = 0;
       const say = (): void => {
@@ -267,7 +274,7 @@ export class Timeline {
   }
 
   private interrupted(e: Event, body: TurnInterrupted): void {
-    this.settle();
+    this.settle(e);
     for (const call of this.open) {
       if (call.state === "queued" || call.state === "running") call.learn({ state: "interrupted" });
     }

@@ -26,7 +26,7 @@ class Story {
   live(f: Partial<Live>): void {
     this.timeline.applyLive({
       session_id: "t", task_id: "t", kind: "output", call_id: "c1", stream: "stdout", offset: 0,
-      end: (f.offset ?? 0) + new TextEncoder().encode(f.data ?? "").length, data: "", ...f,
+      end: (f.offset ?? 0) + new TextEncoder().encode(f.data ?? "").length, after: this.timeline.seq, data: "", ...f,
     });
   }
   call(id: string): Call {
@@ -83,6 +83,24 @@ describe("Timeline", () => {
     s.says("assistant", "Hello.");
     expect(s.timeline.answer.text).toBe("");
     expect(s.shown()).toEqual(["Hello."]);
+  });
+
+  it("leaves out a piece that comes after the log has the whole answer, and keeps one that comes before its request", () => {
+    const s = new Story();
+    s.tell("LLMRequestStarted", { model: "m" });
+    const after = s.timeline.seq;
+    s.live({ kind: "text", data: "Hel" });
+    s.tell("LLMRequestFinished", { model: "m", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, duration: 0, error: "" });
+    s.live({ kind: "text", offset: 3, data: "lo.", after });
+    expect(s.timeline.answer.text).toBe("Hel");
+    s.live({ kind: "text", data: "Next", after: after + 3 });
+    s.says("assistant", "Hello.");
+    s.live({ kind: "text", offset: 3, data: "lo.", after });
+    s.live({ kind: "thinking", data: "hm", after });
+    s.tell("LLMRequestStarted", { model: "m" });
+    expect(s.shown()).toEqual(["Hello."]);
+    expect(s.timeline.answer.text).toBe("Next");
+    expect(s.timeline.thought.text).toBe("");
   });
 
   it("starts the live answer again at offset 0, and marks a piece that is missing", () => {

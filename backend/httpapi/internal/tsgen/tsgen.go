@@ -11,6 +11,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
 	"reflect"
 	"sort"
@@ -95,8 +96,20 @@ func (g *generator) ref(t reflect.Type) (string, error) {
 	return "", fmt.Errorf("%s has no form in TypeScript", t)
 }
 
+// nameOf is what a type is called in TypeScript, where there is one room for all
+// names: those of the browser's packages, which are named to be read with their
+// package, begin with it there.
+func nameOf(t reflect.Type) string {
+	pkg := strings.TrimPrefix(t.PkgPath(), module)
+	if !strings.HasPrefix(pkg+"/", "backend/browser/") {
+		return t.Name()
+	}
+	base := path.Base(pkg)
+	return strings.ToUpper(base[:1]) + base[1:] + t.Name()
+}
+
 func (g *generator) named(t reflect.Type, declare func(reflect.Type) (string, error)) (string, error) {
-	name := t.Name()
+	name := nameOf(t)
 	if o, taken := g.owner[name]; taken {
 		if o != t {
 			return "", fmt.Errorf("%s and %s have the same name", o, t)
@@ -118,18 +131,18 @@ func (g *generator) stringType(t reflect.Type) (string, error) {
 		return "", err
 	}
 	if len(values) == 0 {
-		return fmt.Sprintf("export type %s = string;\n\n", t.Name()), nil
+		return fmt.Sprintf("export type %s = string;\n\n", nameOf(t)), nil
 	}
 	quoted := make([]string, len(values))
 	for i, v := range values {
 		quoted[i] = strconv.Quote(v)
 	}
-	return fmt.Sprintf("export type %s =\n  | %s;\n\n", t.Name(), strings.Join(quoted, "\n  | ")), nil
+	return fmt.Sprintf("export type %s =\n  | %s;\n\n", nameOf(t), strings.Join(quoted, "\n  | ")), nil
 }
 
 func (g *generator) structType(t reflect.Type) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "export interface %s {\n", t.Name())
+	fmt.Fprintf(&b, "export interface %s {\n", nameOf(t))
 	err := g.fields(&b, t)
 	b.WriteString("}\n\n")
 	return b.String(), err
