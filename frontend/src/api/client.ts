@@ -1,7 +1,7 @@
-import type { BrowserInfo } from "./browser";
 import type {
   About,
   Accepted,
+  BrowserInfo,
   Container,
   DecisionRequest,
   Dirs,

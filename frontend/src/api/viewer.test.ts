@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { BrowserView, FrameHead } from "./browser";
+import type { RelayFrame, RelayState } from "./types.gen";
 import { readFrame, ViewerSocket, viewerOf, type Size, type ViewerLink, type ViewerWire } from "./viewer";
 
 class FakeWire implements ViewerWire {
@@ -41,16 +41,16 @@ function frame(seq: number): ArrayBuffer {
   return bytes.buffer;
 }
 
-const view = (over: Partial<BrowserView> = {}): BrowserView => ({ rev: 1, active: 1, tabs: [], control: { look: false }, ...over });
+const view = (over: Partial<RelayState> = {}): RelayState => ({ rev: 1, active: 1, tabs: [], control: { look: false }, ...over });
 
 describe("ViewerSocket", () => {
   let wires: FakeWire[];
   let links: ViewerLink[];
   let shown: number[];
-  let states: BrowserView[];
+  let states: RelayState[];
   let faults: string[];
   let trips: number[];
-  let draw: (head: FrameHead) => Promise<void>;
+  let draw: (head: RelayFrame) => Promise<void>;
   let socket: ViewerSocket;
   const last = (): FakeWire => {
     const wire = wires.at(-1);
@@ -216,7 +216,7 @@ describe("ViewerSocket", () => {
     last().open();
     const [ping] = last().of("ping");
     vi.advanceTimersByTime(40);
-    last().tell({ type: "pong", t: ping?.t, server: Date.now() });
+    last().tell({ type: "pong", t: ping?.t, server: new Date().toISOString() });
     expect(trips).toHaveLength(1);
     expect(trips[0]).toBeCloseTo(40);
     vi.advanceTimersByTime(2_000);

@@ -1,5 +1,4 @@
-import type { BrowserCommand, BrowserInput, BrowserView, FrameHead } from "./browser";
-import type { ErrorBody } from "./types.gen";
+import type { BrowserSocket as Message, ErrorBody, RelayCommand, RelayFrame, RelayInput, RelayState } from "./types.gen";
 
 /** What the connection to the view of a browser is doing. Refused is the server's no, ended the browser's end. */
 export type ViewerLink = "paused" | "connecting" | "open" | "waiting" | "refused" | "ended" | "closed";
@@ -13,8 +12,8 @@ export interface Size {
 
 export interface ViewerHandlers {
   /** frame shows a picture. When what it returns is settled, the server sends the next but one. */
-  frame(head: FrameHead, jpeg: Uint8Array<ArrayBuffer>): Promise<void>;
-  state(s: BrowserView): void;
+  frame(head: RelayFrame, jpeg: Uint8Array<ArrayBuffer>): Promise<void>;
+  state(s: RelayState): void;
   link(l: ViewerLink): void;
   /** failed tells what the server reports that is the answer to no command. */
   failed(e: ErrorBody): void;
@@ -30,17 +29,6 @@ export interface ViewerWire {
   onopen: (() => void) | null;
   onclose: (() => void) | null;
   onmessage: ((m: { data: unknown }) => void) | null;
-}
-
-/** Message is what goes over the socket as text, in either direction. */
-interface Message {
-  type: string;
-  id?: string;
-  state?: BrowserView;
-  error?: ErrorBody;
-  text?: string;
-  t?: number;
-  server?: number;
 }
 
 /** ViewerError is the server's no to a command, or a connection that broke before its answer came. */
@@ -130,19 +118,19 @@ export class ViewerSocket {
   }
 
   /** input sends what was done on the picture. What is done without a connection is lost: its page may be another one later. */
-  input(input: BrowserInput): void {
+  input(input: RelayInput): void {
     this.send({ type: "input", input });
   }
 
   take = (seconds?: number): Promise<void> => this.ask({ type: "take", seconds }).then(() => undefined);
   extend = (seconds?: number): Promise<void> => this.ask({ type: "extend", seconds }).then(() => undefined);
   giveBack = (): Promise<void> => this.ask({ type: "give_back" }).then(() => undefined);
-  command = (command: Pick<BrowserCommand, "kind"> & Partial<BrowserCommand>): Promise<void> =>
+  command = (command: Pick<RelayCommand, "kind"> & Partial<RelayCommand>): Promise<void> =>
     this.ask({ type: "command", command: { url: "", tab: 0, accept: false, text: "", ...command } }).then(() => undefined);
   /** copy returns what is selected in the page. */
   copy = (): Promise<string> => this.ask({ type: "copy" });
 
-  private ask(message: { type: string } & Record<string, unknown>): Promise<string> {
+  private ask(message: Message): Promise<string> {
     if (this.wire?.readyState !== OPEN) return Promise.reject(new ViewerError("unreachable", "The browser's view is not connected."));
     const id = `c${this.next++}`;
     return new Promise((done, failed) => {
@@ -151,7 +139,7 @@ export class ViewerSocket {
     });
   }
 
-  private send(message: { type: string } & Record<string, unknown>): void {
+  private send(message: Message): void {
     if (this.wire?.readyState === OPEN) this.wire.send(JSON.stringify(message));
   }
 
@@ -194,7 +182,7 @@ export class ViewerSocket {
     }
   }
 
-  private stated(state: BrowserView): void {
+  private stated(state: RelayState): void {
     this.heard = true;
     this.delay = FIRST_DELAY_MS;
     this.handlers.state(state);
@@ -220,9 +208,9 @@ export class ViewerSocket {
   }
 
   private ponged(m: Message): void {
-    if (m.t !== this.pinged.t) return;
+    if (m.t !== this.pinged.t || !m.server) return;
     const trip = performance.now() - this.pinged.at;
-    this.handlers.delay(trip, (m.server ?? Date.now()) - (this.pinged.t + trip / 2));
+    this.handlers.delay(trip, Date.parse(m.server) - (this.pinged.t + trip / 2));
   }
 
   /** picture shows frames one after the other, and tells the server of each that it is on the screen. */
@@ -263,12 +251,12 @@ export class ViewerSocket {
 }
 
 /** readFrame reads a binary message: the length of the head, big-endian, the head as JSON, and the JPEG. */
-export function readFrame(data: ArrayBuffer): { head: FrameHead; jpeg: Uint8Array<ArrayBuffer> } | null {
+export function readFrame(data: ArrayBuffer): { head: RelayFrame; jpeg: Uint8Array<ArrayBuffer> } | null {
   if (data.byteLength < HEAD) return null;
   const length = new DataView(data).getUint32(0);
   if (length > data.byteLength - HEAD) return null;
   try {
-    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD, length))) as FrameHead;
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD, length))) as RelayFrame;
     return { head, jpeg: new Uint8Array(data, HEAD + length) };
   } catch {
     return null;

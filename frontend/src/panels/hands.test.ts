@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import type { BrowserInput } from "../api/browser";
+import type { RelayInput } from "../api/types.gen";
 import { Hands, modifiersOf, type KeyAct } from "./hands";
 
 const none = { altKey: false, ctrlKey: false, metaKey: false, shiftKey: false };
@@ -17,7 +17,7 @@ function key(name: string, over: Record<string, unknown> = {}): Parameters<Hands
 }
 
 describe("Hands", () => {
-  let sent: BrowserInput[];
+  let sent: RelayInput[];
   let acts: KeyAct[];
   let soon: (() => void)[];
   let hands: Hands;

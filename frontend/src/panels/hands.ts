@@ -1,4 +1,4 @@
-import type { BrowserInput, InputPoint } from "../api/browser";
+import type { RelayInput, RelayPoint } from "../api/types.gen";
 
 /** MAX_TEXT is how much the server takes at once, in bytes. */
 export const MAX_TEXT = 512 << 10;
@@ -28,7 +28,7 @@ export interface HandsOptions {
   box(): Pick<DOMRect, "left" | "top" | "width" | "height">;
   /** frame is the number of the picture that is on the screen, 0 when there is none. */
   frame(): number;
-  send(input: BrowserInput): void;
+  send(input: RelayInput): void;
   act(what: KeyAct): void;
   /** soon runs a function before the next rendering. */
   soon(run: () => void): void;
@@ -47,13 +47,13 @@ export function modifiersOf(e: Modified, isMac: boolean): number {
  * are gathered until the next rendering: a fast mouse tells a thousand times a second.
  */
 export class Hands {
-  private move: BrowserInput | null = null;
-  private wheel: BrowserInput | null = null;
+  private move: RelayInput | null = null;
+  private wheel: RelayInput | null = null;
   private isScheduled = false;
-  private press: BrowserInput | null = null;
+  private press: RelayInput | null = null;
   private last = { x: 0, y: 0, at: -Infinity, button: "", clicks: 0 };
-  private readonly fingers = new Map<number, InputPoint>();
-  private readonly keys = new Map<string, BrowserInput>();
+  private readonly fingers = new Map<number, RelayPoint>();
+  private readonly keys = new Map<string, RelayInput>();
   private escapedAt = -Infinity;
   private composing = false;
 
@@ -208,7 +208,7 @@ export class Hands {
     return "";
   }
 
-  private key(type: "down" | "up", e: Keyed): BrowserInput {
+  private key(type: "down" | "up", e: Keyed): RelayInput {
     const isText = [...e.key].length === 1;
     let modifiers = modifiersOf(e, this.o.isMac);
     // AltGr, and Option on a Mac, type characters: they are not held for the page.
@@ -226,7 +226,7 @@ export class Hands {
     };
   }
 
-  private mouse(type: string, e: Pointed, button: string): BrowserInput {
+  private mouse(type: string, e: Pointed, button: string): RelayInput {
     const held = type === "down" ? e.buttons | (MOUSE_BUTTONS[button as keyof typeof MOUSE_BUTTONS] ?? 0) : e.buttons;
     return {
       ...this.blank("mouse", type),
@@ -252,12 +252,12 @@ export class Hands {
     this.schedule();
   }
 
-  private place(e: Pick<PointerEvent, "clientX" | "clientY">): Pick<BrowserInput, "width" | "height" | "x" | "y"> {
+  private place(e: Pick<PointerEvent, "clientX" | "clientY">): Pick<RelayInput, "width" | "height" | "x" | "y"> {
     const box = this.o.box();
     return { width: box.width, height: box.height, x: e.clientX - box.left, y: e.clientY - box.top };
   }
 
-  private blank(kind: string, type: string): BrowserInput {
+  private blank(kind: string, type: string): RelayInput {
     return {
       kind, type, frame: 0, width: 0, height: 0, x: 0, y: 0, dx: 0, dy: 0, button: "", buttons: 0, clicks: 0, modifiers: 0,
       points: null, key: "", code: "", key_code: 0, location: 0, repeat: false, text: "", from: 0, to: 0,
@@ -281,7 +281,7 @@ export class Hands {
   }
 
   /** now sends an input, after those that were gathered. */
-  private now(input: BrowserInput): void {
+  private now(input: RelayInput): void {
     this.flush();
     this.o.send({ ...input, frame: this.o.frame() });
   }

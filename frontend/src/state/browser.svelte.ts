@@ -1,6 +1,5 @@
-import type { BrowserDialog, BrowserInfo, BrowserInput, BrowserNotice, BrowserTab, BrowserView, FrameHead } from "../api/browser";
 import { ApiError, type Client, messageOf } from "../api/client";
-import type { ErrorBody, FileInfo } from "../api/types.gen";
+import type { BrowserInfo, ErrorBody, FileInfo, RelayFrame, RelayInput, RelayState, TabsDialog, TabsInfo, TabsNotice } from "../api/types.gen";
 import { ViewerSocket, type Size, type ViewerLink, type ViewerWire } from "../api/viewer";
 
 /** What is asked of the server beside the socket. */
@@ -26,15 +25,15 @@ export class Browser {
   /** fault says why info could not be read. */
   fault = $state.raw<{ code: string; message: string } | null>(null);
   /** view is what the socket told last. */
-  view = $state.raw<BrowserView | null>(null);
+  view = $state.raw<RelayState | null>(null);
   link = $state<ViewerLink>("paused");
   /** refusal is why the server gives no view, or the last thing that it refused. */
   refusal = $state.raw<ErrorBody | null>(null);
-  notices = $state.raw<BrowserNotice[]>([]);
+  notices = $state.raw<TabsNotice[]>([]);
   /** seen is the number of the newest notice that the person was shown in the list. */
   seen = $state(0);
   /** head is of the picture that is on the screen. */
-  head = $state.raw<FrameHead | null>(null);
+  head = $state.raw<RelayFrame | null>(null);
   /** drawnAt is when it was drawn, by this machine's clock. */
   drawnAt = $state(0);
   /** trip is how long a message takes to the server and back, in milliseconds. */
@@ -71,15 +70,15 @@ export class Browser {
     });
   }
 
-  get tabs(): BrowserTab[] {
+  get tabs(): TabsInfo[] {
     return this.view?.tabs ?? [];
   }
 
-  get tab(): BrowserTab | undefined {
+  get tab(): TabsInfo | undefined {
     return this.tabs.find((t) => t.number === this.view?.active);
   }
 
-  get dialog(): BrowserDialog | null {
+  get dialog(): TabsDialog | null {
     return this.view?.dialog ?? null;
   }
 
@@ -173,7 +172,7 @@ export class Browser {
     };
   }
 
-  input(input: BrowserInput): void {
+  input(input: RelayInput): void {
     this.socket.input(input);
   }
 
@@ -240,7 +239,7 @@ export class Browser {
     if (l === "ended" || l === "refused") void this.read();
   }
 
-  private apply(s: BrowserView): void {
+  private apply(s: RelayState): void {
     const fresh = (s.notices ?? []).filter((n) => n.seq > (this.notices.at(-1)?.seq ?? 0));
     this.view = s;
     if (fresh.length === 0) return;
@@ -253,7 +252,7 @@ export class Browser {
     if (e.code !== "not_in_control") this.refusal = e;
   }
 
-  private async draw(head: FrameHead, jpeg: Uint8Array<ArrayBuffer>): Promise<void> {
+  private async draw(head: RelayFrame, jpeg: Uint8Array<ArrayBuffer>): Promise<void> {
     this.last = jpeg;
     await this.paint?.(jpeg);
     const now = Date.now();
@@ -277,13 +276,13 @@ export function browserOf(server: BrowserServer, session: string, viewer: string
 }
 
 /** addressOf is what a tab's address line says: nothing for an empty page, and what was asked for where that could not be opened. */
-export function addressOf(tab: Pick<BrowserTab, "url" | "failed"> | undefined): string {
+export function addressOf(tab: Pick<TabsInfo, "url" | "failed"> | undefined): string {
   const url = tab?.failed || tab?.url || "";
   return url === "about:blank" ? "" : url;
 }
 
 /** titleOfTab is what a tab says. */
-export function titleOfTab(tab: Pick<BrowserTab, "title" | "url" | "failed" | "crashed">): string {
+export function titleOfTab(tab: Pick<TabsInfo, "title" | "url" | "failed" | "crashed">): string {
   if (tab.crashed) return "Crashed";
   return tab.title || addressOf(tab).replace(/^https?:\/\//, "") || "New tab";
 }
