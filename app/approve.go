@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
 // desk holds the calls of a session that wait for a person. Any screen may
@@ -19,15 +20,21 @@ type desk struct {
 	wake chan struct{} // of capacity one: a wake that is on its way covers the next
 
 	mu      sync.Mutex
-	waiting []string // call ids, the oldest first
+	waiting []asked // the oldest first
+}
+
+// asked is a call that waits for a person.
+type asked struct {
+	callID   string
+	question *task.Question // nil for a decision
 }
 
 func newDesk() *desk { return &desk{wake: make(chan struct{}, 1)} }
 
 // ask adds a call. It never blocks.
-func (d *desk) ask(callID string) {
+func (d *desk) ask(a asked) {
 	d.mu.Lock()
-	d.waiting = append(d.waiting, callID)
+	d.waiting = append(d.waiting, a)
 	d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
@@ -35,26 +42,26 @@ func (d *desk) ask(callID string) {
 	}
 }
 
-// settle drops a call that was decided somewhere, or that has ended.
+// settle drops a call that was answered somewhere, or that has ended.
 func (d *desk) settle(callID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.waiting = slices.DeleteFunc(d.waiting, func(id string) bool { return id == callID })
+	d.waiting = slices.DeleteFunc(d.waiting, func(a asked) bool { return a.callID == callID })
 }
 
-// oldest returns the call that waits the longest, or "".
-func (d *desk) oldest() string {
+// oldest returns the call that waits the longest.
+func (d *desk) oldest() (asked, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) == 0 {
-		return ""
+		return asked{}, false
 	}
-	return d.waiting[0]
+	return d.waiting[0], true
 }
 
 // decide puts each line of the input to the call that waits when it comes, until
 // ctx or the input ends. A line is read only once a call waits, and dropped when
-// that call was decided elsewhere meanwhile and no other waits.
+// that call was answered elsewhere meanwhile and no other waits.
 func (c *cli) decide(ctx context.Context, client *apiClient, id string, d *desk) {
 	wanted := make(chan struct{})
 	defer close(wanted)
@@ -62,7 +69,7 @@ func (c *cli) decide(ctx context.Context, client *apiClient, id string, d *desk)
 	reading := false
 	for {
 		want := wanted
-		if reading || d.oldest() == "" {
+		if _, waits := d.oldest(); reading || !waits {
 			want = nil
 		}
 		select {
@@ -74,12 +81,20 @@ func (c *cli) decide(ctx context.Context, client *apiClient, id string, d *desk)
 				return // nobody there: what waits is for the screen
 			}
 			reading = false
-			callID := d.oldest()
-			if callID == "" {
-				continue
+			a, waits := d.oldest()
+			switch {
+			case !waits:
+			case a.question == nil:
+				d.settle(a.callID)
+				c.allow(ctx, client, id, a.callID, line)
+			default:
+				req, ok := readAnswer(*a.question, line)
+				if !ok { // an empty line: it goes on waiting
+					continue
+				}
+				d.settle(a.callID)
+				c.told(ctx, client.call(ctx, "POST", "/sessions/"+id+"/answers/"+a.callID, req, nil))
 			}
-			d.settle(callID)
-			c.answer(ctx, client, id, callID, line)
 		case <-ctx.Done():
 			return
 		}
@@ -109,16 +124,20 @@ func readLines(ctx context.Context, in io.Reader, wanted <-chan struct{}) <-chan
 	return lines
 }
 
-func (c *cli) answer(ctx context.Context, client *apiClient, id, callID, line string) {
+func (c *cli) allow(ctx context.Context, client *apiClient, id, callID, line string) {
 	line = strings.ToLower(strings.TrimSpace(line))
 	req := httpapi.DecisionRequest{Allow: line == "y" || line == "yes"}
 	if !req.Allow {
 		req.Reason = "denied at the terminal"
 	}
-	err := client.call(ctx, "POST", "/sessions/"+id+"/approvals/"+callID, req, nil)
+	c.told(ctx, client.call(ctx, "POST", "/sessions/"+id+"/approvals/"+callID, req, nil))
+}
+
+// told says that an answer was not taken, but where another screen was faster.
+func (c *cli) told(ctx context.Context, err error) {
 	var api *apiError
-	if err == nil || ctx.Err() != nil || errors.As(err, &api) && api.Code == "no_approval" {
-		return // the last: another screen was faster
+	if err == nil || ctx.Err() != nil || errors.As(err, &api) && (api.Code == "no_approval" || api.Code == "no_question") {
+		return
 	}
 	fmt.Fprintln(c.err, "glovebox:", err)
 }

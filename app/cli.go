@@ -114,7 +114,7 @@ func (c *cli) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.listCommand(), c.showCommand(), c.logsCommand(),
-		c.interruptCommand(), c.retryCommand(), c.archiveCommand(),
+		c.interruptCommand(), c.retryCommand(), c.answerCommand(), c.archiveCommand(),
 		c.attachCommand(), c.startCommand(), c.stopCommand(), c.unpauseCommand(), c.snapshotCommand(), c.forkCommand(), c.restartCommand(), c.releaseCommand(), c.reprovisionCommand(), c.closeCommand(),
 		c.execCommand(), c.toolCommand(), c.imageCommand(), c.tokenCommand(), c.doctorCommand(), c.versionCommand(), c.benchCommand(),
 	)

@@ -21,12 +21,13 @@ type printer struct {
 	out   io.Writer
 	json  bool
 	id    string
-	think bool         // what a model thought is told
-	told  bool         // messages and output are told from the log, since no live frames tell them
-	user  bool         // what people wrote is told
-	text  bool         // the last thing written was text without its line end
-	live  string       // kind of the last live frame, while nothing else was written
-	turn  task.Summary // of the turn that is printed: what it has used
+	think bool            // what a model thought is told
+	told  bool            // messages and output are told from the log, since no live frames tell them
+	user  bool            // what people wrote is told
+	text  bool            // the last thing written was text without its line end
+	live  string          // kind of the last live frame, while nothing else was written
+	turn  task.Summary    // of the turn that is printed: what it has used
+	put   map[string]bool // questions that were printed, by call id: their answer is
 }
 
 // outlet is a writer that calls gone when nobody takes what is written.
@@ -123,7 +124,18 @@ func (p *printer) event(e task.Event) {
 		}
 	case *task.ToolCallStarted:
 		p.line("", nil, "▸ %s %s", v.Tool, brief(v.Input))
+	case *task.UserQuestionRequested:
+		if p.put == nil {
+			p.put = map[string]bool{}
+		}
+		p.put[v.CallID] = true
+		p.line("", nil, "? %s", questionText(v.Question))
+	case *task.UserQuestionAnswered:
+		p.line("", nil, "%s", answerText(v))
 	case *task.ToolResultRecorded:
+		if p.put[v.CallID] && (v.Status == task.CallOK || v.Status == task.CallDenied) {
+			return // as the answer was
+		}
 		if p.told && v.Text != "" {
 			p.line("", nil, "%s", strings.TrimSuffix(printable(v.Text), "\n"))
 		}
@@ -146,6 +158,18 @@ func (p *printer) event(e task.Event) {
 	case *task.TaskCompleted:
 		p.endTurn()
 	}
+}
+
+// answerText says what a person has answered.
+func answerText(v *task.UserQuestionAnswered) string {
+	text := strings.ReplaceAll(printable(v.Text), "\n", "\n> ")
+	switch {
+	case v.Declined && text == "":
+		return "> (declined)"
+	case v.Declined:
+		return "> (declined) " + text
+	}
+	return "> " + text
 }
 
 // stoppedText says what is known of a stopped turn: how many processes are left is

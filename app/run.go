@@ -195,11 +195,18 @@ func (t *turnWatch) frame(f httpapi.Frame) error {
 	case *task.TaskWoken:
 		t.woken = true
 	case *task.ToolCallApprovalRequested:
-		t.asked.ask(p.CallID) // first, so that an answer to the line finds it
+		t.asked.ask(asked{callID: p.CallID}) // first, so that an answer to the line finds it
 		if !t.json {
 			t.line("", nil, "? allow %s? [y/N], or answer at %s", p.Tool, t.url)
 		}
+	case *task.UserQuestionRequested:
+		t.asked.ask(asked{p.CallID, &p.Question})
+		if !t.json {
+			t.line("", nil, "  %s, or answer at %s", howToAnswer(p.Question), t.url)
+		}
 	case *task.ToolCallApprovalResolved:
+		t.asked.settle(p.CallID)
+	case *task.UserQuestionAnswered:
 		t.asked.settle(p.CallID)
 	case *task.ToolResultRecorded:
 		t.asked.settle(p.CallID)

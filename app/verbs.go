@@ -64,7 +64,7 @@ func (c *cli) table(sessions []httpapi.Session) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SESSION\tSTATUS\tSANDBOX\tID\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.Status, clipped(stateText(s), stateWidth), s.ShortID, clipped(printable(s.Title), titleWidth))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, statusText(s), clipped(stateText(s), stateWidth), s.ShortID, clipped(printable(s.Title), titleWidth))
 	}
 	return w.Flush()
 }
@@ -144,12 +144,12 @@ func (c *cli) showCommand() *cobra.Command {
 				}
 				w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 				for _, row := range [][2]string{
-					{"session", s.ID}, {"title", printable(s.Title)}, {"archived", archived}, {"status", string(s.Status)}, {"detail", printable(s.Detail)}, {"retry", retry},
+					{"session", s.ID}, {"title", printable(s.Title)}, {"archived", archived}, {"status", string(s.Status)}, {"waiting", waitingText(s)}, {"detail", printable(s.Detail)}, {"retry", retry},
 					{"wall", string(s.Wall)}, {"sandbox", stateText(s)}, {"id", s.ShortID}, {"image", s.Image}, {"network", s.Network},
-					{"workspace", s.Workspace}, {"model", s.Model}, {"agent", s.Agent}, {"used", spent(s.Usage, s.CostUSD)}, {"generation", fmt.Sprint(s.Generation)}, {"address", string(s.Ref)},
+					{"workspace", s.Workspace}, {"model", s.Model}, {"agent", s.Agent}, {"plugins", strings.Join(s.Plugins, ", ")}, {"used", spent(s.Usage, s.CostUSD)}, {"generation", fmt.Sprint(s.Generation)}, {"address", string(s.Ref)},
 				} {
 					if row[1] != "" {
-						fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+						fmt.Fprintf(w, "%s\t%s\n", row[0], strings.ReplaceAll(row[1], "\n", "\n\t"))
 					}
 				}
 				return w.Flush()

@@ -124,6 +124,8 @@ func (j *journal) kinds(t *testing.T) []string {
 			s += " " + p.CallID
 		case *task.ToolCallApprovalRequested:
 			s += " " + p.CallID
+		case *task.UserQuestionRequested:
+			s += " " + p.CallID
 		case *task.TaskSuspended:
 			s += fmt.Sprintf(" %s %s", p.Reason, p.WakeOn)
 		case *task.LLMRetryScheduled:

@@ -25,9 +25,8 @@ func (s *Service) Decide(ctx context.Context, id, callID string, allow bool, rea
 }
 
 // Answer answers a question that an agent has asked, or declines to, with text
-// as the reason. An empty callID is the question that has waited the longest.
-// Where none waits, the error is ErrNoQuestion: of several who answer at once,
-// the first counts.
+// as the reason. Where none of that call waits, the error is ErrNoQuestion: of
+// several who answer at once, the first counts.
 func (s *Service) Answer(ctx context.Context, id, callID, text string, declined bool) error {
 	text = strings.TrimSpace(text)
 	return s.settle(ctx, id, callID, "answer", func(w task.Waiting) (task.Payload, error) {
@@ -57,7 +56,7 @@ func (s *Service) settle(ctx context.Context, id, callID, cause string, answer f
 		return err
 	}
 	for _, w := range v.Waiting {
-		if w.CallID != callID && (callID != "" || w.Question == nil) {
+		if w.CallID != callID {
 			continue
 		}
 		p, err := answer(w)
@@ -69,9 +68,6 @@ func (s *Service) settle(ctx context.Context, id, callID, cause string, answer f
 		}
 		s.wake(v.ID)
 		return nil
-	}
-	if callID == "" {
-		return none
 	}
 	return fmt.Errorf("call %s: %w", callID, none)
 }

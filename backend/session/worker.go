@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
@@ -12,6 +13,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/store"
 	"github.com/glovebox-dev/glovebox/backend/task"
+	"github.com/glovebox-dev/glovebox/backend/tools"
 )
 
 // driver is the one worker of a root task. Its fields are guarded by Service.mu.
@@ -243,12 +245,15 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	if err != nil {
 		return park(err)
 	}
-	own := preset.Tools(s.o.Tools)
+	own, place := preset.Tools(s.o.Tools), placeOf(st)
+	if slices.Contains(st.Created.Plugins, task.PluginBrowser) && s.HasBrowser(ctx, d.root) {
+		own, place.Browser = own.With(tools.Browser()...), true
+	}
 	caller := execenv.Caller{RootTaskID: d.root, Generation: j.generation}
 	outcome, err := agent.Run(ctx, j, agent.Options{
 		Model:     model,
 		ModelName: st.Created.Model,
-		System:    preset.System(placeOf(st), own),
+		System:    preset.System(place, own),
 		Tools:     own,
 		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
 		Browser:   s.agentBrowser(d.root),

@@ -43,9 +43,12 @@ func TestForkOf(t *testing.T) {
 		&LLMRequestFinished{Usage: llm.Usage{Input: 10}, CostUSD: &cost},
 		use("done"),
 		started("done", ActorAgent), &ToolResultRecorded{CallID: "done", Status: CallOK, Text: "well", Files: map[string]string{"/f": "hash"}}, &ToolCallFinished{CallID: "done"},
-		use("running", "asked", "never"),
+		use("answered"),
+		&UserQuestionRequested{CallID: "answered", Tool: "AskUser"}, &UserQuestionAnswered{CallID: "answered", Text: "yes"}, &ToolResultRecorded{CallID: "answered", Status: CallOK},
+		use("running", "asked", "question", "never"),
 		started("running", ActorAgent),
 		&ToolCallApprovalRequested{CallID: "asked", Tool: "Bash"},
+		&UserQuestionRequested{CallID: "question", Tool: "AskUser"},
 		started("by-hand", ActorPerson),
 		&TaskSuspended{Reason: WaitingHuman, WakeOn: WakeApproval("asked")},
 	)
@@ -72,7 +75,7 @@ func TestForkOf(t *testing.T) {
 	if st.Seen[ActorAgent]["/f"] != "hash" {
 		t.Error("the fork does not know the files that were read")
 	}
-	for id, want := range map[string]CallStatus{"done": CallOK, "running": CallInterrupted, "asked": CallInterrupted, "never": CallInterrupted, "by-hand": CallInterrupted} {
+	for id, want := range map[string]CallStatus{"done": CallOK, "running": CallInterrupted, "asked": CallInterrupted, "answered": CallOK, "question": CallInterrupted, "never": CallInterrupted, "by-hand": CallInterrupted} {
 		if c := st.Calls[id]; c == nil || c.Result == nil || c.Result.Status != want {
 			t.Errorf("call %s: %+v, want %s", id, c, want)
 		}
@@ -81,7 +84,7 @@ func TestForkOf(t *testing.T) {
 	for _, m := range st.Conversation() {
 		roles = append(roles, m.Role)
 	}
-	if want := []llm.Role{llm.RoleUser, llm.RoleAssistant, llm.RoleUser, llm.RoleAssistant, llm.RoleUser}; !slices.Equal(roles, want) {
+	if want := []llm.Role{llm.RoleUser, llm.RoleAssistant, llm.RoleUser, llm.RoleAssistant, llm.RoleUser, llm.RoleAssistant, llm.RoleUser}; !slices.Equal(roles, want) {
 		t.Errorf("conversation %v, want %v", roles, want)
 	}
 }

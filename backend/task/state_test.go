@@ -156,6 +156,11 @@ func TestFold_waiting(t *testing.T) {
 		{task.ToolCallApprovalRequested{CallID: "a"}, []string{"b", "a"}}, // asked again
 		{task.ToolCallApprovalResolved{CallID: "b"}, []string{"a"}},
 		{task.ToolResultRecorded{CallID: "a"}, nil}, // answered without a decision
+		{task.UserQuestionRequested{CallID: "q"}, []string{"q"}},
+		{task.ToolCallApprovalRequested{CallID: "c"}, []string{"q", "c"}},
+		{task.UserQuestionAnswered{CallID: "q"}, []string{"c"}},
+		{task.UserQuestionRequested{CallID: "r"}, []string{"c", "r"}},
+		{task.ToolResultRecorded{CallID: "r"}, []string{"c"}}, // stopped
 	}
 	for i, st := range steps {
 		log = append(log, st.next)
@@ -169,6 +174,22 @@ func TestFold_waiting(t *testing.T) {
 	}
 }
 
+// The first answer to a question counts.
+func TestFold_question(t *testing.T) {
+	s := task.Fold(history(t, task.TaskCreated{}, task.TaskWoken{},
+		task.UserQuestionRequested{CallID: "q", Tool: "AskUser", Question: task.Question{Kind: task.QuestionText, Text: "Which?"}},
+		task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeQuestion("q")}))
+	if s.Status != task.StatusWaiting || len(s.Waiting) != 1 || s.Waiting[0].Question == nil || s.Waiting[0].Question.Text != "Which?" {
+		t.Errorf("%s waits for %+v", s.Status, s.Waiting)
+	}
+	for _, e := range history(t, task.UserQuestionAnswered{CallID: "q", Text: "this"}, task.UserQuestionAnswered{CallID: "q", Text: "that"}) {
+		s.Apply(e)
+	}
+	if c := s.Calls["q"]; c.Answer == nil || c.Answer.Text != "this" || !c.AskedAt.Equal(start.Add(2*time.Second)) {
+		t.Errorf("the call is %+v, want the first answer", c)
+	}
+}
+
 // TestSummary_followsState holds that a list, which folds summaries, and a
 // session, which folds states, never say two things.
 func TestSummary_followsState(t *testing.T) {
@@ -178,7 +199,9 @@ func TestSummary_followsState(t *testing.T) {
 		task.TaskCreated{Title: "T"}, task.TaskWoken{}, said(llm.RoleAssistant, use("a")),
 		task.ToolCallApprovalRequested{CallID: "a"}, task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeApproval("a")},
 		task.ToolCallApprovalResolved{CallID: "a", Allow: true}, task.TaskWoken{}, task.ToolCallStarted{CallID: "a"},
-		task.ToolResultRecorded{CallID: "a"}, task.ToolCallFinished{CallID: "a"}, task.TaskRenamed{Title: "U"}, task.TaskCompleted{},
+		task.ToolResultRecorded{CallID: "a"}, task.ToolCallFinished{CallID: "a"},
+		task.UserQuestionRequested{CallID: "q"}, task.TaskSuspended{Reason: task.WaitingHuman, WakeOn: task.WakeQuestion("q")},
+		task.UserQuestionAnswered{CallID: "q"}, task.TaskWoken{}, task.TaskRenamed{Title: "U"}, task.TaskCompleted{},
 	) {
 		summary.Apply(e)
 		state.Apply(e)
@@ -377,6 +400,8 @@ func TestEncode_roundTripsEveryKind(t *testing.T) {
 		&task.TaskSuspended{Reason: task.Interrupted}, &task.TurnInterrupted{Left: 1, Took: time.Second},
 		&task.ToolCallStarted{CallID: "c", Input: json.RawMessage(`{"a":1}`)}, &task.ToolResultRecorded{CallID: "c", Text: "é", Display: json.RawMessage(`null`)},
 		&task.ToolCallFinished{CallID: "c"}, &task.ToolCallDenied{Reason: "r"}, &task.ToolCallApprovalRequested{CallID: "c", Input: json.RawMessage(`{}`)},
+		&task.UserQuestionRequested{CallID: "c", Question: task.Question{Kind: task.QuestionText, Text: "?", Options: []string{"a"}}},
+		&task.UserQuestionAnswered{CallID: "c", Text: "a"},
 		&task.ToolCallApprovalResolved{Allow: true}, &task.StepAttemptAbandoned{CallIDs: []string{"c"}}, &task.LLMRequestStarted{Model: "m"},
 		&task.LLMRequestFinished{Error: "e"}, &task.TaskCompleted{Text: "t"}, &task.TaskFailed{Error: "e"}, &task.TaskCancelled{Reason: "r"},
 	}

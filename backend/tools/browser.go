@@ -49,15 +49,16 @@ type BrowserPicture struct {
 
 // Browser returns the tools of an agent that has the sandbox's browser, in a fixed
 // order. They act on [Call.Browser], which is one browser with tabs, and not on
-// Env, so no guest keeps an account of their calls: see [Kept]. All of them are of
-// high risk, those that only look too: a page may be one that a person has signed
-// in to, and what it says goes to the model.
+// Env, so no guest keeps an account of their calls: see [Kept]. All of them but
+// the one that asks a person are of high risk, those that only look too: a page
+// may be one that a person has signed in to, and what it says goes to the model.
 func Browser() []Tool {
 	return []Tool{
 		newBrowserNavigate(), newBrowserClick(), newBrowserType(), newBrowserExtract(), newBrowserScreenshot(),
 		newBrowserScroll(), newBrowserPress(), newBrowserSelect(), newBrowserHover(),
 		newBrowserBack(), newBrowserForward(), newBrowserReload(), newBrowserWait(),
 		newBrowserTabs(), newBrowserUpload(), newBrowserDownloads(), newBrowserConsole(), newBrowserDialog(),
+		NewAskPerson(),
 	}
 }
 

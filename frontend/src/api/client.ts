@@ -1,6 +1,7 @@
 import type {
   About,
   Accepted,
+  AnswerRequest,
   BrowserInfo,
   Container,
   DecisionRequest,
@@ -64,8 +65,10 @@ export class Client {
   rename = (id: string, title: string) => this.call<unknown>("PATCH", `/sessions/${encodeURIComponent(id)}`, { title });
   send = (id: string, text: string) => this.command(id, "messages", { text });
   release = (id: string, r: ReleaseRequest) => this.command(id, "release", r);
-  answer = (id: string, callID: string, r: DecisionRequest) =>
+  decide = (id: string, callID: string, r: DecisionRequest) =>
     this.command(id, `approvals/${encodeURIComponent(callID)}`, r);
+  answer = (id: string, callID: string, r: AnswerRequest) =>
+    this.command(id, `answers/${encodeURIComponent(callID)}`, r);
   do = (id: string, verb: Verb) => this.command(id, verb, {});
   archive = (id: string, archived: boolean) => this.command(id, "archive", { archived });
   /** snapshot and fork answer when all is copied: they have no deadline. Session.work says how far they are. */

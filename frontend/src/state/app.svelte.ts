@@ -4,7 +4,7 @@ import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { viewerAt, viewerOf } from "../api/viewer";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
-import type { About, Container, EngineContainer, Frame, Logs, OpenRequest, Session, Wall } from "../api/types.gen";
+import type { About, AnswerRequest, Container, EngineContainer, Frame, Logs, OpenRequest, Session, Wall } from "../api/types.gen";
 import { oneLine, titleOf } from "../text/visible";
 import { browserOf, Consent, type Browser } from "./browser.svelte";
 import { Clock } from "./clock.svelte";
@@ -222,8 +222,10 @@ export class App {
 
   send = (id: string, text: string) => this.attempt("The message was not sent", () => this.client.send(id, text));
   rename = (id: string, title: string) => this.attempt("The title was not changed", () => this.client.rename(id, title));
-  answer = (id: string, callID: string, allow: boolean, reason: string) =>
-    this.attempt("The answer was not taken", () => this.client.answer(id, callID, { allow, reason }));
+  decide = (id: string, callID: string, allow: boolean, reason: string) =>
+    this.attempt("The answer was not taken", () => this.client.decide(id, callID, { allow, reason }));
+  answer = (id: string, callID: string, r: AnswerRequest) =>
+    this.attempt("The answer was not taken", () => this.client.answer(id, callID, r));
   release = (id: string, how: "remove" | "keep" | "stop") =>
     this.attempt("The sandbox was not released", () => this.client.release(id, { how }));
   command = (id: string, verb: Exclude<Verb, "interrupt">) =>

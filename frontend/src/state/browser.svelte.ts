@@ -1,6 +1,6 @@
 import { ApiError, type Client, messageOf } from "../api/client";
 import type { BrowserInfo, ErrorBody, FileInfo, RelayFrame, RelayInput, RelayState, TabsDialog, TabsInfo, TabsNotice } from "../api/types.gen";
-import { ViewerSocket, type Size, type ViewerLink, type ViewerWire } from "../api/viewer";
+import { ViewerError, ViewerSocket, type Size, type ViewerLink, type ViewerWire } from "../api/viewer";
 
 /** What is asked of the server beside the socket. */
 export type BrowserServer = Pick<Client, "browser" | "startBrowser" | "stopBrowser" | "files">;
@@ -51,6 +51,7 @@ export class Browser {
   private readonly drawn: number[] = [];
   private last: Uint8Array<ArrayBuffer> | null = null;
   private paint: Paint | null = null;
+  private isMeasured = false;
 
   constructor(
     private readonly server: BrowserServer,
@@ -159,8 +160,15 @@ export class Browser {
     this.socket.pause();
   }
 
+  /** resize tells how large the picture is shown. */
   resize(size: Size): void {
+    this.isMeasured = true;
     this.socket.look(size);
+  }
+
+  /** expect is resize before there is a picture to be measured. */
+  expect(size: Size): void {
+    if (!this.isMeasured) this.socket.look(size);
   }
 
   /** onto draws the pictures with paint from now on, beginning with the last one, until what it returns is called. */
@@ -228,7 +236,10 @@ export class Browser {
       this.refusal = null;
       return true;
     } catch (err) {
-      this.refusal = { code: err instanceof Error && "code" in err ? String(err.code) : "", message: messageOf(err), field: "" };
+      const code = err instanceof ViewerError ? err.code : "";
+      // The server's words for it are meant for the agent.
+      const message = code === "browser_held" ? "Another window has control. Give it back there, or wait until its time is over." : messageOf(err);
+      this.refusal = { code, message, field: "" };
       return false;
     }
   }

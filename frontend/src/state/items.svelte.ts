@@ -1,4 +1,4 @@
-import type { Actor, CallStatus, Image, Where } from "../api/types.gen";
+import type { Actor, CallStatus, Image, Question, Where } from "../api/types.gen";
 import { Output } from "./output.svelte";
 
 /** What happens to a call before it has a result, and then its result. */
@@ -15,6 +15,10 @@ interface Facts {
   reason: string;
   /** decided is what a person said, once they did. */
   decided: "" | "allowed" | "denied";
+  /** question is what the call asks the person; null for one that is made. */
+  question: Question | null;
+  /** answer is what the person said, once they did. */
+  answer: { text: string; declined: boolean } | null;
   startedAt: string;
   /** took is in nanoseconds. */
   took: number;
@@ -31,6 +35,8 @@ const nothing: Facts = {
   where: null,
   reason: "",
   decided: "",
+  question: null,
+  answer: null,
   startedAt: "",
   took: 0,
   text: "",
@@ -70,6 +76,12 @@ export class Call {
   }
   get decided(): Facts["decided"] {
     return this.facts.decided;
+  }
+  get question(): Question | null {
+    return this.facts.question;
+  }
+  get answer(): Facts["answer"] {
+    return this.facts.answer;
   }
   get startedAt(): string {
     return this.facts.startedAt;

@@ -1,4 +1,4 @@
-import type { Session } from "../api/types.gen";
+import type { Session, Waiting } from "../api/types.gen";
 import { oneLine, titleOf } from "../text/visible";
 
 /** Notice is one thing that a person may want to be called for. */
@@ -12,6 +12,13 @@ export interface Notice {
   away: boolean;
 }
 
+/** wishOf says what a call wants of the person. */
+function wishOf(w: Waiting): string {
+  if (w.kind === "question") return `The agent asks: ${oneLine(w.text)}`;
+  if (w.kind === "hands") return `The agent needs you in the browser: ${oneLine(w.text)}`;
+  return `${oneLine(w.tool)} waits for your approval`;
+}
+
 /** notices tells what happened between two states of a session that is worth a call. */
 export function notices(before: Session, after: Session): Notice[] {
   const list: Notice[] = [];
@@ -19,7 +26,7 @@ export function notices(before: Session, after: Session): Notice[] {
   const known = new Set((before.waiting ?? []).map((w) => w.call_id));
   for (const w of after.waiting ?? []) {
     if (known.has(w.call_id)) continue;
-    list.push({ key: `wait:${after.id}:${w.call_id}`, id: after.id, title, body: `${oneLine(w.tool)} waits for your approval`, away: false });
+    list.push({ key: `wait:${after.id}:${w.call_id}`, id: after.id, title, body: wishOf(w), away: false });
   }
   const wasActive = before.status === "running" || before.status === "waiting";
   const isOver = after.status === "idle" || after.status === "ended";

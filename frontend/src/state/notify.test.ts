@@ -4,14 +4,14 @@ import { Notifier, notices, type Notice, type Surroundings } from "./notify.svel
 
 function session(over: Partial<Session>): Session {
   return {
-    id: "s", title: "T", status: "running", detail: "", model: "", workspace: "", wall: "docker", image: "", network: "", user: "",
+    id: "s", title: "T", status: "running", plugins: null, detail: "", model: "", workspace: "", wall: "docker", image: "", network: "", user: "",
     adopted: false, fork: null, shares: [], work: null, short_id: "", ref: "", sandbox: null, step: "", progress: null, approvals: "ask", agent: "main", goal: "", archived: false, waiting: null,
     running: null, retry: null, suspended: "waiting_human", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null,
     generation: 1, created_at: "", updated_at: "", seq: 1, ...over,
   };
 }
 
-const asked = session({ status: "waiting", waiting: [{ call_id: "c1", tool: "Bash", reason: "" }] });
+const asked = session({ status: "waiting", waiting: [{ call_id: "c1", tool: "Bash", kind: "approval", reason: "", text: "", options: null }] });
 const done = session({ status: "idle" });
 
 describe("notices", () => {

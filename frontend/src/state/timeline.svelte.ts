@@ -138,6 +138,13 @@ export class Timeline {
         if (!call.over) call.learn({ state: body.allow ? "queued" : "denied" });
         return;
       }
+      case "UserQuestionRequested":
+        return this.call(body.call_id).learn({ tool: body.tool, question: body.question, state: "waiting" });
+      case "UserQuestionAnswered": {
+        const call = this.call(body.call_id);
+        if (call.answer) return; // the first counts
+        return call.learn({ answer: { text: body.text, declined: body.declined }, state: body.declined ? "denied" : "ok" });
+      }
       case "StepAttemptAbandoned":
         return this.note(e, "info", "warn", "The server restarted during this turn", body.detail);
       case "TurnInterrupted":

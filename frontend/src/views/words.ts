@@ -123,6 +123,13 @@ export function callLook(state: CallState): Look {
   return calls[state];
 }
 
+/** questionLook says how it is with a call that asks the person. */
+export function questionLook(state: CallState): Look {
+  if (state === "ok") return { ...calls.ok, text: "answered" };
+  if (state === "denied") return { ...calls.denied, text: "declined" };
+  return calls[state];
+}
+
 const tools: Record<string, IconName> = {
   Bash: "terminal",
   Edit: "pencil",
