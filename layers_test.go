@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"backend/httpapi"},
 	{"backend/session"},
 	{"backend/agent"},
-	{"backend/tools", "backend/browser/pane", "backend/browser/recording"},
+	{"backend/tools", "backend/browser/pane", "backend/browser/toolserver", "backend/browser/recording"},
 	{"backend/lifetime", "backend/execenv/local", "backend/execenv/container", "backend/execenv/aio", "backend/sandbox/docker", "backend/sandbox/namespace", "backend/sandbox/remote", "backend/egress", "backend/browser", "backend/browser/relay", "backend/store", "backend/llm/script", "backend/llm/anthropic", "backend/llm/openai"},
 	{"backend/guest/cmd/glovebox-guest"},
 	{"backend/guest", "backend/guest/client", "backend/guest/embedded"},
@@ -46,6 +46,7 @@ var only = map[string]string{
 	"github.com/anthropics/anthropic-sdk-go/v2": "backend/llm/anthropic",
 	"github.com/openai/openai-go/v3":            "backend/llm/openai",
 	"github.com/chromedp/cdproto":               "backend/browser",
+	"github.com/modelcontextprotocol/go-sdk":    "backend/browser/toolserver",
 	"github.com/spf13/cobra":                    "app",
 	"github.com/wailsapp/wails/v2":              "app",
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser/recording"
 	"github.com/glovebox-dev/glovebox/backend/config"
 	"github.com/glovebox-dev/glovebox/backend/egress"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -87,9 +88,11 @@ type App struct {
 	aio      *aioServers
 	remote   *remote.Provider
 	binder   *placeBinder
+	browsers *browsers
 	lifetime *lifetime.Manager
 	local    *localBinder
 	host     *local.Env // what a sandbox is compared with
+	recorded *recording.Library
 	sessions *session.Service
 	server   *httpapi.Server
 	listener net.Listener
@@ -173,7 +176,7 @@ func (a *App) build() error {
 			}
 			if !c.Value.Owned() || c.Value == sandbox.StateLost {
 				a.aio.forget(r.Ref)
-				if err := a.binder.forget(root); err != nil {
+				if err := errors.Join(a.binder.forget(root), a.browsers.kept.forget(r.Ref)); err != nil {
 					a.log.Warn("close a sandbox's backend", "session", root, "err", err)
 				}
 			}
@@ -189,16 +192,20 @@ func (a *App) build() error {
 		guest: container.New(container.Options{Channels: a.lifetime, Preamble: a.hosts.SandboxExecPreamble}),
 	}
 	a.binder = sandboxed
+	a.browsers = &browsers{lifetime: a.lifetime, servers: a.aio, host: a.hosts}
 	router := execenv.NewRouter(map[string]execenv.Binder{
 		string(sandbox.WallDocker):    sandboxed,
 		string(sandbox.WallNamespace): sandboxed,
 		string(sandbox.WallRemote):    sandboxed,
 		string(sandbox.WallLocal):     a.local,
 	})
+	a.recorded = recording.New(recording.Options{
+		Dir: filepath.Join(a.o.DataDir, "recordings"), On: a.o.Config.Browser.Records(), Limit: a.o.Config.Browser.Limit(), Log: a.log,
+	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		HostConfig: a.hosts, Browsers: &browsers{a.lifetime}, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
+		HostConfig: a.hosts, Browsers: a.browsers, Recordings: a.recorded, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec(), Plugins: a.o.Config.Agent.Plugins},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
@@ -354,8 +361,14 @@ func (a *App) close() error {
 	if a.sessions != nil {
 		a.sessions.FlushEgress()
 	}
+	if a.recorded != nil {
+		errs = append(errs, a.recorded.Close())
+	}
 	if a.binder != nil {
 		errs = append(errs, a.binder.close())
+	}
+	if a.browsers != nil {
+		errs = append(errs, a.browsers.kept.close())
 	}
 	if a.aio != nil {
 		errs = append(errs, a.aio.close())

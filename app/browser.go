@@ -17,6 +17,9 @@ import (
 // browsers are the browsers of sandboxes, by what is in those.
 type browsers struct {
 	lifetime *lifetime.Manager
+	servers  *aioServers
+	host     session.HostConfig
+	kept     keptBrowsers
 }
 
 var _ session.Browsers = (*browsers)(nil)
@@ -27,10 +30,21 @@ func (b *browsers) of(ctx context.Context, rootTaskID string) (session.Browsers,
 	if err != nil {
 		return nil, err
 	}
-	if h.Dial != nil && h.Wire != sandbox.WireAIO {
+	switch {
+	case b.host.SandboxBrowserFactory != nil:
+		return hostBrowsers{b.host.SandboxBrowserFactory, h, &b.kept}, nil
+	case h.Dial != nil && h.Wire != sandbox.WireAIO:
 		return guestBrowsers{b.lifetime}, nil
 	}
-	return noBrowsers{}, nil
+	server, err := b.servers.of(h)
+	if err != nil {
+		return noBrowsers{}, nil // a program's own kind of place
+	}
+	ref, err := h.Ref()
+	if err != nil {
+		return nil, err
+	}
+	return servedBrowsers{server, ref, &b.kept}, nil
 }
 
 // Open implements session.Browsers.
@@ -43,10 +57,10 @@ func (b *browsers) Open(ctx context.Context, rootTaskID string) (pane.Options, e
 }
 
 // Status implements session.Browsers.
-func (b *browsers) Status(ctx context.Context, rootTaskID string) (wire.Browser, bool, error) {
+func (b *browsers) Status(ctx context.Context, rootTaskID string) (session.BrowserLook, error) {
 	of, err := b.of(ctx, rootTaskID)
 	if err != nil {
-		return wire.Browser{}, false, err
+		return session.BrowserLook{}, err
 	}
 	return of.Status(ctx, rootTaskID)
 }
@@ -103,13 +117,13 @@ func (b guestBrowsers) Open(ctx context.Context, rootTaskID string) (pane.Option
 }
 
 // Status implements session.Browsers.
-func (b guestBrowsers) Status(ctx context.Context, rootTaskID string) (wire.Browser, bool, error) {
+func (b guestBrowsers) Status(ctx context.Context, rootTaskID string) (session.BrowserLook, error) {
 	c, _, err := b.lifetime.Client(ctx, rootTaskID)
 	if err != nil {
-		return wire.Browser{}, false, err
+		return session.BrowserLook{}, err
 	}
 	now, err := c.BrowserStatus(ctx)
-	return now, now.State != wire.BrowserNone, err
+	return session.BrowserLook{Browser: now, Live: now.State != wire.BrowserNone, Source: session.SourceGuest}, err
 }
 
 // Start implements session.Browsers.
@@ -141,8 +155,8 @@ func (noBrowsers) Open(context.Context, string) (pane.Options, error) {
 }
 
 // Status implements session.Browsers.
-func (noBrowsers) Status(context.Context, string) (wire.Browser, bool, error) {
-	return wire.Browser{State: wire.BrowserNone, Error: execenv.ErrNoBrowser.Error()}, false, nil
+func (noBrowsers) Status(context.Context, string) (session.BrowserLook, error) {
+	return lookAt(session.SourceHost, false, execenv.ErrNoBrowser)
 }
 
 // Start implements session.Browsers.

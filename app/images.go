@@ -77,6 +77,7 @@ func (m *images) Images(ctx context.Context) httpapi.Images {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	out := httpapi.Images{Images: []httpapi.ImageInfo{}, Builds: m.Builds()}
+	out.Recipes = []httpapi.Recipe{{Name: standardRecipe, Ref: m.docker.StandardImage()}, {Name: tinyRecipe, Ref: m.docker.TinyImage()}}
 	found, err := m.docker.Images(ctx)
 	if err == nil {
 		out.Default, err = m.standard(ctx)
@@ -86,6 +87,9 @@ func (m *images) Images(ctx context.Context) httpapi.Images {
 	}
 	for _, img := range found {
 		out.Images = append(out.Images, httpapi.ImageInfo(img))
+		for i := range out.Recipes {
+			out.Recipes[i].There = out.Recipes[i].There || out.Recipes[i].Ref == img.Ref
+		}
 	}
 	return out
 }

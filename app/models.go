@@ -13,6 +13,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/llm/anthropic"
 	"github.com/glovebox-dev/glovebox/backend/llm/openai"
 	"github.com/glovebox-dev/glovebox/backend/llm/script"
+	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
 // demoModel needs no key and no network.
@@ -77,7 +78,9 @@ func (a *App) openModel(name string) (llm.Served, error) {
 	kind, rest, _ := strings.Cut(name, ":")
 	switch {
 	case name == demoModel:
-		return played(script.Demo()), nil
+		demo := played(script.Demo())
+		demo.Plugins = []string{task.PluginBrowser} // it opens a page where there is a browser
+		return demo, nil
 	case kind == "script":
 		s, err := script.Load(rest)
 		if err != nil {

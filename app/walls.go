@@ -237,7 +237,7 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 	out := httpapi.Doctor{OK: true, Checks: []httpapi.Check{}}
 	add := func(ok bool, otherwise string, c httpapi.Check) {
 		if ok {
-			c.Status, c.Fix, c.Command = "ok", "", ""
+			c.Status, c.Fix, c.Command, c.Recipe = "ok", "", "", ""
 		} else {
 			c.Status = otherwise
 			out.OK = out.OK && otherwise != "fail"
@@ -258,8 +258,8 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 	}
 	if walls[0].Available {
 		for _, img := range []httpapi.Check{
-			{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny"},
-			{Name: "standard image", Detail: a.docker.StandardImage(), Fix: "build it for sandboxes with a browser", Command: "glovebox image build"},
+			{Name: "tiny image", Detail: a.docker.TinyImage(), Fix: "the first session that needs it makes it", Command: "glovebox image build --tiny", Recipe: tinyRecipe},
+			{Name: "standard image", Detail: a.docker.StandardImage(), Fix: "build it for sandboxes with a browser", Command: "glovebox image build", Recipe: standardRecipe},
 		} {
 			ok, err := a.docker.ImageExists(ctx, img.Detail)
 			if err != nil {

@@ -98,6 +98,32 @@ func TestTakeUp_outcomeUnknown(t *testing.T) {
 	}
 }
 
+// The guest knows nothing of what was done to the browser: nothing of it is made
+// again, and no guest is told to forget it.
+func TestTakeUp_browser(t *testing.T) {
+	for _, tool := range tools.Browser() {
+		name := tool.Definition().Name
+		if tools.ReadOnly(tool) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			j := cutOff(t, name, "boot0")
+			o := options([]script.Step{say("unused"), say("ok")}, tool)
+			o.Ack = func(_ context.Context, id string) error { t.Errorf("acknowledged %s", id); return nil }
+			run(t, t.Context(), j, o, agent.Done)
+			if r := j.result(t, "old"); r.Status != task.CallUnknown || !strings.Contains(r.Text, "outcome unknown") {
+				t.Errorf("result = %+v", r)
+			}
+			if p := last[task.StepAttemptAbandoned](t, j); !slices.Equal(p.CallIDs, []string{"old"}) {
+				t.Errorf("abandoned = %+v", p)
+			}
+			if open := j.State().Open; len(open) != 0 {
+				t.Errorf("calls %q are left open", open)
+			}
+		})
+	}
+}
+
 func TestTakeUp_repeatsReads(t *testing.T) {
 	j := cutOff(t, "Look", "")
 	run(t, t.Context(), j, options([]script.Step{say("unused"), say("ok")}, &tool{name: "Look", readOnly: true, run: says("seen")}), agent.Done)

@@ -19,7 +19,7 @@ import (
 type BrowserInfo struct {
 	State       wire.BrowserState `json:"state"`
 	ObservedAt  time.Time         `json:"observed_at"`
-	Source      string            `json:"source"`  // who says so: "guest"
+	Source      string            `json:"source"`  // who says so: "guest", "server" or "host"
 	Error       string            `json:"error"`   // why there is none, or why the last start failed
 	Version     string            `json:"version"` // of the last start
 	Program     string            `json:"program"`
@@ -47,6 +47,7 @@ type BrowserRecording struct {
 	From   time.Time `json:"from,omitzero"`
 	To     time.Time `json:"to,omitzero"`
 	Frames int       `json:"frames"`
+	First  int64     `json:"first"` // number of its oldest entry
 }
 
 // BrowserSocket is a text message of a viewer's socket. The pictures are binary:
@@ -83,12 +84,19 @@ func (s *Server) browserInfo(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	reply(w, http.StatusOK, browserInfoOf(b))
+	info := browserInfoOf(b)
+	recorded, err := s.o.Sessions.RecordingInfo(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	info.Recording = BrowserRecording(recorded)
+	reply(w, http.StatusOK, info)
 }
 
 func browserInfoOf(b session.BrowserStatus) BrowserInfo {
 	return BrowserInfo{
-		State: b.State, ObservedAt: b.ObservedAt, Source: "guest", Error: b.Error, Version: b.Version, Program: b.Program,
+		State: b.State, ObservedAt: b.ObservedAt, Source: b.Source, Error: b.Error, Version: b.Version, Program: b.Program,
 		Sandboxed: b.Sandboxed, Unsandboxed: b.Unsandboxed, Downloads: b.Downloads, Viewers: b.Viewers, Live: b.Live,
 		Control: BrowserControl{Holder: b.Control.Viewer, Until: b.Control.Until, Look: b.Control.Look},
 	}

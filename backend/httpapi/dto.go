@@ -226,9 +226,17 @@ type PluginInfo struct {
 // builds that run or have ended.
 type Images struct {
 	Default string      `json:"default"`
+	Recipes []Recipe    `json:"recipes"`
 	Images  []ImageInfo `json:"images"`
 	Builds  []Build     `json:"builds"`
 	Error   string      `json:"error"` // why the engine did not list them
+}
+
+// Recipe is an image that Glovebox can build: by this name it is asked for.
+type Recipe struct {
+	Name  string `json:"name"`
+	Ref   string `json:"ref"`   // of this version's image
+	There bool   `json:"there"` // it was built
 }
 
 // ImageInfo is one image.
@@ -394,6 +402,7 @@ type Check struct {
 	Detail  string `json:"detail"`
 	Fix     string `json:"fix"`     // what to do, in words; "" when all is well
 	Command string `json:"command"` // a line for a shell that does it; "" when there is none
+	Recipe  string `json:"recipe"`  // the image whose build does it; "" when there is none
 }
 
 // Container is the card of a session's sandbox, read back from the engine, the

@@ -33,10 +33,10 @@ type viewerSocket struct {
 	view     *session.BrowserView
 	commands chan struct{}  // a token for each that is being carried out
 	work     sync.WaitGroup // of those
-	got      chan struct{}  // one: the window may have room again
 
-	mu   sync.Mutex
-	sent []uint64 // seqs of the pictures that are on their way, oldest first
+	mu    sync.Mutex
+	sent  []uint64 // seqs of the pictures that are on their way, oldest first
+	roomy func()   // ends the wait for room among them; nil before the first
 
 	fault   string // of the last input that was refused; take alone uses it
 	faultAt time.Time
@@ -47,7 +47,7 @@ func serveBrowser(ctx context.Context, log *slog.Logger, c *websocket.Conn, open
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.SetReadLimit(maxViewed)
-	v := &viewerSocket{log: log, conn: c, commands: make(chan struct{}, maxCommands), got: make(chan struct{}, 1)}
+	v := &viewerSocket{log: log, conn: c, commands: make(chan struct{}, maxCommands)}
 	var err error
 	if v.view, err = open(ctx); err != nil {
 		v.sendError(ctx, "", err) // a page cannot read the answer to a refused upgrade
@@ -76,10 +76,7 @@ func serveBrowser(ctx context.Context, log *slog.Logger, c *websocket.Conn, open
 func (v *viewerSocket) serve(ctx context.Context) error {
 	var message []byte
 	for {
-		if err := v.room(ctx); err != nil {
-			return err
-		}
-		m, err := v.view.Next(ctx)
+		m, err := v.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -98,22 +95,27 @@ func (v *viewerSocket) serve(ctx context.Context) error {
 	}
 }
 
-// room waits until another picture may be sent. A viewer that says nothing of
-// those it was sent is one that does not read, and is dropped by the relay.
-func (v *viewerSocket) room(ctx context.Context) error {
+// next waits for something to send: a picture only while fewer than the window
+// holds are on their way. A viewer that says nothing of those it was sent is one
+// that does not read, and is dropped by the relay.
+func (v *viewerSocket) next(ctx context.Context) (relay.Message, error) {
 	for {
+		room, cancel := context.WithCancel(ctx)
 		v.mu.Lock()
 		full := len(v.sent) >= frameWindow
+		v.roomy = cancel
 		v.mu.Unlock()
 		if !full {
-			return nil
+			cancel()
+			return v.view.Next(ctx)
 		}
-		select {
-		case <-v.got:
-		case <-v.view.Done():
-			return relay.ErrLeft
-		case <-ctx.Done():
-			return ctx.Err()
+		s, err := v.view.NextState(room)
+		cancel()
+		switch {
+		case err == nil:
+			return relay.Message{State: &s}, nil
+		case !errors.Is(err, context.Canceled) || ctx.Err() != nil:
+			return relay.Message{}, err
 		}
 	}
 }
@@ -127,15 +129,17 @@ func (v *viewerSocket) sending(seq uint64) {
 // shown notes that a picture, and with it all before it, is on the screen.
 func (v *viewerSocket) shown(seq uint64) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	n := 0
 	for n < len(v.sent) && v.sent[n] <= seq {
 		n++
 	}
+	if n == 0 {
+		return
+	}
 	v.sent = append(v.sent[:0], v.sent[n:]...)
-	v.mu.Unlock()
-	select {
-	case v.got <- struct{}{}:
-	default:
+	if v.roomy != nil {
+		v.roomy()
 	}
 }
 

@@ -143,4 +143,8 @@ type Served struct {
 	MaxTokens int    // of one answer; 0 leaves it to the model
 	Price     *Price // nil when it is not known
 	Sees      bool   // whether it takes images
+
+	// Plugins are what an agent with it is given where nothing is said of them, as
+	// a script wants that shows them; nil is the configured default.
+	Plugins []string
 }

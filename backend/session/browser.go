@@ -26,9 +26,8 @@ type Browsers interface {
 	// Open says how to reach a sandbox's browser. It may start it.
 	Open(ctx context.Context, rootTaskID string) (pane.Options, error)
 
-	// Status looks at the browser, and tells whether it can be looked on: one that
-	// can only be acted on is not live. That there is none is no error here.
-	Status(ctx context.Context, rootTaskID string) (b wire.Browser, live bool, err error)
+	// Status looks at the browser. That there is none is no error here.
+	Status(ctx context.Context, rootTaskID string) (BrowserLook, error)
 
 	// Start starts the browser, or finds it running.
 	Start(ctx context.Context, rootTaskID string) error
@@ -37,11 +36,24 @@ type Browsers interface {
 	Stop(ctx context.Context, rootTaskID string) error
 }
 
+// BrowserLook is a look at a browser.
+type BrowserLook struct {
+	wire.Browser
+	Live   bool   // it can be looked on, and not only be acted on
+	Source string // who says so
+}
+
+// The sources of a BrowserLook.
+const (
+	SourceGuest  = "guest"  // whose browser it is
+	SourceServer = "server" // of an AIO sandbox
+	SourceHost   = "host"   // this program
+)
+
 // BrowserStatus is a look at a session's browser, and at who uses it.
 type BrowserStatus struct {
-	wire.Browser
-	Live    bool // it can be looked on
-	Viewers int  // that look on now
+	BrowserLook
+	Viewers int // that look on now
 	Control control.State
 }
 
@@ -120,7 +132,7 @@ func (s *Service) HasBrowser(ctx context.Context, root string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, browserTime)
 	defer cancel()
-	b, _, err := s.o.Browsers.Status(ctx, v.ID)
+	b, err := s.o.Browsers.Status(ctx, v.ID)
 	if err != nil {
 		s.o.Log.Debug("browser not asked", "session", v.ID, "err", err)
 	}
@@ -131,16 +143,17 @@ func (s *Service) HasBrowser(ctx context.Context, root string) bool {
 func (s *Service) BrowserStatus(ctx context.Context, id string) (BrowserStatus, error) {
 	v, err := s.withBrowser(ctx, id)
 	if errors.Is(err, execenv.ErrNoBrowser) {
-		return BrowserStatus{Browser: wire.Browser{State: wire.BrowserNone, Error: err.Error(), ObservedAt: time.Now()}}, nil
+		none := wire.Browser{State: wire.BrowserNone, Error: err.Error(), ObservedAt: time.Now()}
+		return BrowserStatus{BrowserLook: BrowserLook{Browser: none, Source: SourceHost}}, nil
 	}
 	if err != nil {
 		return BrowserStatus{}, err
 	}
-	b, live, err := s.o.Browsers.Status(ctx, v.ID)
+	b, err := s.o.Browsers.Status(ctx, v.ID)
 	if err != nil {
 		return BrowserStatus{}, err
 	}
-	out := BrowserStatus{Browser: b, Live: live}
+	out := BrowserStatus{BrowserLook: b}
 	p, viewers := s.panes.now(v.ID)
 	if p != nil {
 		out.Viewers, out.Control = viewers, p.Lease().State()
@@ -168,6 +181,9 @@ func (s *Service) StopBrowser(ctx context.Context, id string) error {
 	v, err := s.withBrowser(ctx, id)
 	if err != nil {
 		return err
+	}
+	if look, err := s.o.Browsers.Status(ctx, v.ID); err == nil && look.Source != SourceGuest {
+		return s.o.Browsers.Stop(ctx, v.ID) // which refuses: who looks on stays
 	}
 	s.panes.endAll(v.ID, "The browser was stopped.")
 	return s.o.Browsers.Stop(ctx, v.ID)
@@ -208,6 +224,7 @@ func (s *Service) agentBrowser(root string) func(context.Context) (browser.Backe
 		if err != nil {
 			return nil, err
 		}
+		s.watchBrowser(root, p)
 		return p.Agent(), nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
@@ -38,6 +39,13 @@ type HostConfig struct {
 	// application's own. The preamble is bound to the sandbox; nil for none. An Env
 	// that is an io.Closer is closed when its sandbox is let go of.
 	SandboxBackendFactory func(h sandbox.Handle, preamble execenv.Preamble) (execenv.Env, error)
+
+	// SandboxBrowserFactory makes the browser of a sandbox in the place of the
+	// application's own, guests' included: one that the agent acts on, and that
+	// nobody looks on. It is asked once for each sandbox, when its browser is first
+	// needed; nil without an error is a sandbox that has none. A Backend that is an
+	// io.Closer is closed when its sandbox is stopped or let go of.
+	SandboxBrowserFactory func(h sandbox.Handle) (browser.Backend, error)
 
 	// SandboxPolicy says whether a root task gets a sandbox. It is asked once, when
 	// a session is opened that does not itself ask for the host; the answer is in

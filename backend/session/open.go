@@ -72,13 +72,17 @@ func (s *Service) prepare(ctx context.Context, id string, o Open) (*task.TaskCre
 	if model == "" {
 		model = s.o.Default.Model
 	}
-	if _, err := s.o.Model(model); err != nil {
+	served, err := s.o.Model(model)
+	if err != nil {
 		return nil, &sandbox.FieldError{Field: "model", Reason: err.Error()}
 	}
 	if _, err := agent.PresetOf(o.Agent); err != nil {
 		return nil, &sandbox.FieldError{Field: "agent", Reason: err.Error()}
 	}
 	plugins := o.Plugins
+	if plugins == nil {
+		plugins = served.Plugins
+	}
 	if plugins == nil {
 		plugins = s.o.Default.Plugins
 	}

@@ -19,9 +19,9 @@ import (
 // returns its recorded result. It shows in the timeline and is not part of the
 // model's conversation. When ctx ends the call is stopped.
 func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessage) (*task.ToolResultRecorded, error) {
-	tool, ok := s.o.Tools.Lookup(name)
+	tool, ok := s.personTools().Lookup(name)
 	if !ok {
-		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.o.Tools.Names(), ", "))}
+		return nil, &sandbox.FieldError{Field: "tool", Reason: fmt.Sprintf("unknown tool %q; choose of %s", name, strings.Join(s.personTools().Names(), ", "))}
 	}
 	if _, asks := tool.(tools.Asker); asks {
 		return nil, &sandbox.FieldError{Field: "tool", Reason: name + " is a question of an agent to you; there is nothing to run"}
@@ -42,6 +42,15 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 		return nil, err
 	}
 	return s.personCall(ctx, v.ID, tool, started, time.Now(), env, "")
+}
+
+// personTools are the tools that a person may use: those of agents, whatever an
+// agent of theirs may do.
+func (s *Service) personTools() *tools.Set {
+	if s.o.Browsers == nil {
+		return s.o.Tools
+	}
+	return s.o.Tools.With(tools.Browser()...)
 }
 
 // personCall runs a call that was started at begun and closes it in the log.
@@ -75,7 +84,7 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 		return nil, err
 	}
 	s.live.settle(root, recorded)
-	if started.Where.Boot != "" { // a guest keeps it
+	if started.Where.Boot != "" && tools.Kept(tool) { // by a guest
 		if err := s.ack(ctx, root, started.CallID); err != nil {
 			s.o.Log.Debug("call not acknowledged", "session", root, "call", started.CallID, "err", err)
 		}
@@ -92,7 +101,7 @@ func (s *Service) finishPersonCalls(ctx context.Context, j *journal) error {
 		if call == nil || call.Started == nil || call.Started.Actor != task.ActorPerson || call.Result != nil || s.isOwn(id) {
 			continue
 		}
-		tool, ok := s.o.Tools.Lookup(call.Started.Tool)
+		tool, ok := s.personTools().Lookup(call.Started.Tool)
 		if !ok {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
+	"github.com/glovebox-dev/glovebox/backend/browser/recording"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/llm"
@@ -60,10 +61,11 @@ type Options struct {
 	HostRunner   execenv.Runner // of this machine, for what a sandbox is compared with
 	// RemoveImage removes a snapshot that a fork was to be made of.
 	RemoveImage func(ctx context.Context, image string) error
-	HostConfig  HostConfig // of which a Service asks the policy
-	Browsers    Browsers   // nil where no session has one
-	LookOnly    bool       // sessions are shown and none is driven
-	LeaveTurns  bool       // at its end what runs is left to run on, for the next process to take up
+	Recordings  *recording.Library // of browsers; nil keeps none
+	HostConfig  HostConfig         // of which a Service asks the policy
+	Browsers    Browsers           // nil where no session has one
+	LookOnly    bool               // sessions are shown and none is driven
+	LeaveTurns  bool               // at its end what runs is left to run on, for the next process to take up
 	Log         *slog.Logger
 }
 
@@ -208,6 +210,9 @@ func (s *Service) append(ctx context.Context, root string, generation int64, pay
 		return ErrUnknown
 	case errors.Is(err, store.ErrEnded):
 		return ErrEnded
+	}
+	if err == nil {
+		s.recordCalls(root, payloads)
 	}
 	return err
 }

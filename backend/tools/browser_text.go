@@ -38,7 +38,7 @@ func (w window) of(text string) string {
 	head, page, list := "", "", text
 	if w.page {
 		if at := strings.LastIndex(text, "\n"+elementsHeader); at >= 0 {
-			page, list = text[:at+1], text[at+1+len(elementsHeader):]
+			page, list = text[:at], text[at+1+len(elementsHeader):]
 		}
 		if at := tabLine.FindStringIndex(page); at != nil {
 			head, page = page[:at[1]], page[at[1]:]

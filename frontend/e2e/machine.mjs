@@ -8,6 +8,7 @@ const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024
 
 const STEPS = ["ask the engine", "find busybox", "pack the file system", "import it", "look what the engine has"];
 const TINY = "glovebox/tiny:0.1";
+const RECIPES = { tiny: () => image(TINY, "aa11bb22cc33", 4.2, 0, true), standard: () => image("glovebox/sandbox:0.1", "99ee88dd77cc", 1010, 0, true) };
 
 export class Machine {
   about = structuredClone(about);
@@ -21,7 +22,8 @@ export class Machine {
     ["/", "/home", "/home/dev", "/home/dev/.ssh", "/home/dev/.config", "/home/dev/src", "/home/dev/src/parser", "/home/dev/src/web app", "/home/dev/notes", "/srv", "/var"].map((p) => [p, p === "/" || p === "/home" || p.endsWith(".ssh") ? `${p} is never mounted: it holds more than a workspace` : ""]),
   );
 
-  constructor({ bare = false, untiny = false, broken = false } = {}, broadcast) {
+  constructor({ bare = false, untiny = false, unbuilt = false, broken = false } = {}, broadcast) {
+    this.unbuilt = unbuilt;
     this.broken = broken;
     this.broadcast = broadcast;
     if (untiny) {
@@ -44,6 +46,7 @@ export class Machine {
 
   doctor() {
     const d = doctor(this.broken);
+    if (!this.unbuilt) d.checks = d.checks.filter((c) => c.name !== "standard image");
     if (!this.bare) return d;
     const checks = this.about.walls.filter((w) => !w.available).map((w) => ({ name: w.wall, status: "fail", detail: w.detail, fix: w.fix, command: w.command }));
     return { ok: false, checks: [...checks, ...d.checks.filter((c) => !["docker engine", "bubblewrap", "tiny image"].includes(c.name))] };
@@ -53,7 +56,7 @@ export class Machine {
   answer(method, path, query, body) {
     if (path === "/about") return [200, this.about];
     if (path === "/doctor") return [200, this.doctor()];
-    if (path === "/images") return [200, { default: this.about.default_image, images: this.imagesError ? [] : this.images, builds: [...this.builds.values()].map((b) => b.state), error: this.imagesError }];
+    if (path === "/images") return [200, { default: this.about.default_image, recipes: this.recipes(), images: this.imagesError ? [] : this.images, builds: [...this.builds.values()].map((b) => b.state), error: this.imagesError }];
     if (path === "/images/build") return this.build(body.image);
     if (path === "/images/build/cancel") return this.cancel(body.image);
     if (path === "/images/pull") return this.pull(body.image);
@@ -63,17 +66,24 @@ export class Machine {
     return undefined;
   }
 
+  /** recipes say of each image that can be built whether it is there; the standard one is taken to be, unless a test takes it away. */
+  recipes() {
+    return Object.entries(RECIPES).map(([name, made]) => ({ name, ref: made().ref, there: this.images.some((i) => i.ref === made().ref) || (name === "standard" && !this.unbuilt) }));
+  }
+
   build(name) {
-    if (name !== "tiny") return fault(400, "invalid", `there is no recipe for "${name}"; choose tiny`, "image");
+    if (!RECIPES[name]) return fault(400, "invalid", `there is no recipe for "${name}"; choose standard or tiny`, "image");
+    const made = RECIPES[name]();
     const running = this.builds.get(name);
     if (running?.state.state === "running") return [202, running.state];
-    const b = { state: { kind: "build", detail: "", bytes: 0, total: 0, bytes_per_second: 0, image: name, ref: TINY, state: "running", step: STEPS[0], log: [STEPS[0]], error: "", started_at: stamp(), ended_at: null } };
+    const b = { state: { kind: "build", detail: "", bytes: 0, total: 0, bytes_per_second: 0, image: name, ref: made.ref, state: "running", step: STEPS[0], log: [STEPS[0]], error: "", started_at: stamp(), ended_at: null } };
     this.builds.set(name, b);
     const tell = () => this.broadcast({ type: "build", build: structuredClone(b.state) });
     b.end = (state, error = "") => {
       clearInterval(b.timer);
       Object.assign(b.state, { state, error, step: "", ended_at: stamp() });
-      if (state === "done") this.images.unshift(image(TINY, "aa11bb22cc33", 4.2, 0, true));
+      if (state === "done") this.images.unshift(made);
+      if (state === "done" && name === "standard") this.about.default_image = made.ref;
       tell();
     };
     b.timer = setInterval(() => {

@@ -21,7 +21,7 @@ const CSP =
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** start serves on a loopback port; what it returns can play on. */
-export async function start(port = 0, { empty = false, broken = false, extra = 0, bare = false, untiny = false } = {}) {
+export async function start(port = 0, { empty = false, broken = false, extra = 0, bare = false, untiny = false, unbuilt = false } = {}) {
   const list = empty ? [] : structuredClone([...sessions, ...more(extra)]);
   const logs = new Map(list.map((s) => [s.id, story(s)]));
   const places = new Map();
@@ -29,7 +29,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   const browsers = new Map();
   const browser = (id) => browsers.get(id) ?? browsers.set(id, new MockBrowser(list.find((s) => s.id === id) ?? { id })).get(id);
   const posts = [];
-  const machine = new Machine({ bare, untiny, broken }, (f) => broadcast(f));
+  const machine = new Machine({ bare, untiny, unbuilt, broken }, (f) => broadcast(f));
   let seq = 100_000;
   const engine = new Engine(list.filter((s) => /^s\d$/.test(s.id)), { open: (over) => opened(over), change: (id, patch) => api.change(id, patch) });
   const opened = (over) => {
@@ -137,6 +137,10 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (verb?.startsWith("approvals/")) {
       const r = JSON.parse(body);
       api.tell(id, "ToolCallApprovalResolved", { call_id: verb.split("/")[1], ...r });
+    }
+    if (verb?.startsWith("answers/")) {
+      api.tell(id, "UserQuestionAnswered", { call_id: verb.split("/")[1], ...JSON.parse(body) });
+      api.change(id, { status: "running", waiting: null });
     }
     return json(202, { session_id: id });
   });

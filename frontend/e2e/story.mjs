@@ -6,7 +6,7 @@ const condition = (value, cause = "", seconds = 1, source = "engine") => ({ valu
 
 const base = {
   detail: "", model: "demo", wall: "docker", image: "glovebox/tiny:0.1", network: "none", user: "host", ref: "docker://local#3f2a9c01d4e7",
-  step: "", approvals: "auto", agent: "main", goal: "", archived: false, retry: null, suspended: "", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, waiting: null, running: null, generation: 3, seq: 1,
+  step: "", approvals: "auto", agent: "main", plugins: [], goal: "", archived: false, retry: null, suspended: "", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, waiting: null, running: null, generation: 3, seq: 1,
   adopted: false, fork: null, shares: [], work: null, progress: null,
 };
 
@@ -54,16 +54,17 @@ export const doctor = (broken) => ({
   ok: !broken,
   checks: [
     broken
-      ? { name: "docker engine", status: "fail", detail: "nothing listens at /var/run/docker.sock", fix: "start the engine", command: "sudo systemctl start docker" }
-      : { name: "docker engine", status: "ok", detail: "engine 20.10.24, API 1.41, at unix:///var/run/docker.sock", fix: "", command: "" },
-    { name: "bubblewrap", status: "ok", detail: "bubblewrap works", fix: "", command: "" },
-    { name: "tiny image", status: "info", detail: "glovebox/tiny:0.1", fix: "the first session that needs it makes it", command: "glovebox image build --tiny" },
-    { name: "guest", status: "ok", detail: "embedded", fix: "", command: "" },
-    { name: "user interface", status: "ok", detail: "embedded", fix: "", command: "" },
-    { name: "model key", status: "info", detail: "ANTHROPIC_API_KEY is not set", fix: "set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", command: "export ANTHROPIC_API_KEY=…" },
+      ? { name: "docker engine", status: "fail", detail: "nothing listens at /var/run/docker.sock", fix: "start the engine", command: "sudo systemctl start docker", recipe: "" }
+      : { name: "docker engine", status: "ok", detail: "engine 20.10.24, API 1.41, at unix:///var/run/docker.sock", fix: "", command: "", recipe: "" },
+    { name: "bubblewrap", status: "ok", detail: "bubblewrap works", fix: "", command: "", recipe: "" },
+    { name: "tiny image", status: "info", detail: "glovebox/tiny:0.1", fix: "the first session that needs it makes it", command: "glovebox image build --tiny", recipe: "tiny" },
+    { name: "standard image", status: "info", detail: "glovebox/sandbox:0.1", fix: "build it for sandboxes with a browser", command: "glovebox image build", recipe: "standard" },
+    { name: "guest", status: "ok", detail: "embedded", fix: "", command: "", recipe: "" },
+    { name: "user interface", status: "ok", detail: "embedded", fix: "", command: "", recipe: "" },
+    { name: "model key", status: "info", detail: "ANTHROPIC_API_KEY is not set", fix: "set ANTHROPIC_API_KEY where Glovebox runs, and start it again; the demo needs no key", command: "export ANTHROPIC_API_KEY=…", recipe: "" },
     broken
-      ? { name: "store", status: "warn", detail: "the disk is nearly full: 212 MB are left", fix: "make room on it", command: "" }
-      : { name: "store", status: "ok", detail: "/home/kim/.local/share/glovebox", fix: "", command: "" },
+      ? { name: "store", status: "warn", detail: "the disk is nearly full: 212 MB are left", fix: "make room on it", command: "", recipe: "" }
+      : { name: "store", status: "ok", detail: "/home/kim/.local/share/glovebox", fix: "", command: "", recipe: "" },
   ],
 });
 

@@ -47,8 +47,8 @@ type Message struct {
 	Frame *Frame
 }
 
-// Viewer is one open view. Next is for one goroutine at a time; the other methods
-// may be called beside it.
+// Viewer is one open view. Next and NextState are for one goroutine at a time; the
+// other methods may be called beside them.
 type Viewer struct {
 	r    *Relay
 	wake chan struct{} // one: there may be something to take
@@ -127,8 +127,23 @@ func (v *Viewer) Next(ctx context.Context) (Message, error) {
 		v.seen, v.waiting = time.Now(), false
 		r.mu.Unlock()
 	}()
+	return v.wait(ctx, true)
+}
+
+// NextState is Next without the frames: for a viewer that has not shown yet what it
+// was sent, and must hear all the same who has control or that the view has ended.
+// It is no sign that the viewer lives.
+func (v *Viewer) NextState(ctx context.Context) (State, error) {
+	m, err := v.wait(ctx, false)
+	if err != nil {
+		return State{}, err
+	}
+	return *m.State, nil
+}
+
+func (v *Viewer) wait(ctx context.Context, frames bool) (Message, error) {
 	for {
-		m, err := v.pick()
+		m, err := v.pick(frames)
 		if err != nil || m != (Message{}) {
 			return m, err
 		}
@@ -140,7 +155,7 @@ func (v *Viewer) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-func (v *Viewer) pick() (Message, error) {
+func (v *Viewer) pick(frames bool) (Message, error) {
 	r := v.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +174,7 @@ func (v *Viewer) pick() (Message, error) {
 		v.rev, v.ended = s.Rev, s.Ended != ""
 		return Message{State: &s}, nil
 	}
-	if f := r.frame; f != nil && f.Seq > v.taken {
+	if f := r.frame; frames && f != nil && f.Seq > v.taken {
 		if !v.prompt && !v.view.Quiet {
 			// Two frames in a row, each in time, and it counts again.
 			if f.Seq == v.taken+1 && time.Since(f.At) < keepUp {

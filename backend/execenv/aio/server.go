@@ -209,42 +209,6 @@ func (i Info) Caveat() string {
 	return all
 }
 
-// RewriteHost returns a URL that the server gave, such as its cdp_url, with the
-// scheme's kind and the path kept and the host as it is reached from here: what
-// it knows of its own address ends at its gateway.
-func (s *Server) RewriteHost(given string) (string, error) {
-	u, err := url.Parse(given)
-	if err != nil || u.Host == "" {
-		return "", misfit("a URL", errors.New("it has no host"))
-	}
-	secure := s.base.Scheme == "https"
-	switch u.Scheme {
-	case "ws", "wss":
-		u.Scheme = map[bool]string{true: "wss", false: "ws"}[secure]
-	case "http", "https":
-		u.Scheme = s.base.Scheme
-	default:
-		return "", misfit("a URL", fmt.Errorf("its scheme is %q", clip(u.Scheme)))
-	}
-	u.Host, u.User = s.base.Host, nil
-	if prefix := s.base.Path; prefix != "" && u.Path != prefix && !strings.HasPrefix(u.Path, prefix+"/") {
-		u.Path = prefix + u.Path // the gateway's, which the server does not know
-	}
-	return u.String(), nil
-}
-
-// CDPURL returns the address of the server's browser, as it is reached from
-// here. A key is not part of it: it goes into the header of who connects.
-func (s *Server) CDPURL(ctx context.Context) (string, error) {
-	var info struct {
-		CDPURL string `json:"cdp_url"`
-	}
-	if err := s.ask(ctx, shortTime, http.MethodGet, "/v1/browser/info", nil, &info); err != nil {
-		return "", fmt.Errorf("ask for the browser: %w", err)
-	}
-	return s.RewriteHost(info.CDPURL)
-}
-
 // later puts something away on the server without being waited for by a call.
 func (s *Server) later(ctx context.Context, do func(context.Context) error) {
 	ctx = context.WithoutCancel(ctx)

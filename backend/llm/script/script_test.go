@@ -75,6 +75,38 @@ func TestModel_stepFollowsFromConversation(t *testing.T) {
 	}
 }
 
+// Which steps there are depends on the tools: those that do not count are not there
+// at all, and the others keep their order.
+func TestModel_stepsByTools(t *testing.T) {
+	m := quick(script.Script{Closing: "bye", Steps: []script.Step{
+		{Text: "first"}, {Text: "I look", With: "Look"}, {Text: "I cannot look", Without: "Look"}, {Text: "last"},
+	}})
+	for name, c := range map[string]struct {
+		tools []llm.Tool
+		want  []string
+	}{
+		"with":    {[]llm.Tool{{Name: "Do"}, {Name: "Look"}}, []string{"first", "I look", "last", "bye"}},
+		"without": {[]llm.Tool{{Name: "Do"}}, []string{"first", "I cannot look", "last", "bye"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			messages := []llm.Message{llm.Text(llm.RoleUser, "go")}
+			for _, want := range c.want {
+				var got *llm.Message
+				for e, err := range m.Stream(t.Context(), llm.Request{Messages: messages, Tools: c.tools}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = e.Message
+				}
+				if got == nil || got.Blocks[0].Text != want {
+					t.Fatalf("after %d answers: %+v, want %q", len(messages)-1, got, want)
+				}
+				messages = append(messages, *got)
+			}
+		})
+	}
+}
+
 func TestModel_fault(t *testing.T) {
 	s, err := script.Parse(strings.NewReader(`[{"text": "Half", "fault": {"kind": "rate_limited", "message": "slow down", "retry_after": "2s"}}]`))
 	if err != nil {
@@ -123,14 +155,16 @@ func TestModel_keepsPaceAndHonoursCancel(t *testing.T) {
 func TestParse(t *testing.T) {
 	got, err := script.Parse(strings.NewReader(`[
 		{"text": "a", "delay": "1s"},
-		{"calls": [{"tool": "Bash", "input": {"command": "ls"}}]}
+		{"with": "Bash", "calls": [{"tool": "Bash", "input": {"command": "ls"}}]},
+		{"without": "Bash", "text": "b"}
 	]`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := script.Script{Steps: []script.Step{
 		{Text: "a", Delay: time.Second},
-		{Calls: []script.Call{{Tool: "Bash", Input: json.RawMessage(`{"command": "ls"}`)}}},
+		{With: "Bash", Calls: []script.Call{{Tool: "Bash", Input: json.RawMessage(`{"command": "ls"}`)}}},
+		{Without: "Bash", Text: "b"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)

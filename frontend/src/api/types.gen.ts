@@ -75,6 +75,13 @@ export interface Block {
   result?: Result;
 }
 
+export interface BrowserBox {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
 export interface BrowserControl {
   holder: string;
   until?: string;
@@ -125,6 +132,7 @@ export interface BrowserRecording {
   from?: string;
   to?: string;
   frames: number;
+  first: number;
 }
 
 export interface BrowserSocket {
@@ -186,6 +194,7 @@ export interface Check {
   detail: string;
   fix: string;
   command: string;
+  recipe: string;
 }
 
 export interface Condition {
@@ -446,6 +455,7 @@ export interface ImageInfo {
 
 export interface Images {
   default: string;
+  recipes: Recipe[] | null;
   images: ImageInfo[] | null;
   builds: Build[] | null;
   error: string;
@@ -667,6 +677,36 @@ export interface ReadDisplay {
   total_lines: number;
   size: number;
   media_type: string;
+}
+
+export interface Recipe {
+  name: string;
+  ref: string;
+  there: boolean;
+}
+
+export interface RecordingEntry {
+  n: number;
+  at: string;
+  kind: string;
+  tab: number;
+  url: string;
+  title: string;
+  width: number;
+  height: number;
+  offset_top: number;
+  picture: number;
+  label: string;
+  box: BrowserBox | null;
+  call_id: string;
+  failed: boolean;
+  reason: string;
+}
+
+export interface RecordingPage {
+  entries: RecordingEntry[] | null;
+  more: boolean;
+  info: BrowserRecording;
 }
 
 export type Ref = string;

@@ -12,7 +12,7 @@ import { Containers } from "./containers.svelte";
 import { Health } from "./doctor.svelte";
 import { chooseImage } from "./draft.svelte";
 import { newest } from "./engine";
-import { findImage, Images, isTiny, TINY } from "./images.svelte";
+import { findImage, Images, TINY } from "./images.svelte";
 import { Keys } from "./keys.svelte";
 import { surround } from "./notify.svelte";
 import { Prefs } from "./prefs.svelte";
@@ -384,7 +384,7 @@ export class App {
     if (has("docker") && about.default_wall !== "namespace") {
       await this.images.load();
       const list = this.images.list ?? [];
-      const there = findImage(this.images.usual, list) ?? list.find((i) => isTiny(i.ref));
+      const there = findImage(this.images.usual, list) ?? list.find((i) => this.images.recipe(i.ref)?.name === TINY);
       if (there) return { wall: "docker", image: there.ref };
       if (!this.images.error) {
         this.demo = "image";

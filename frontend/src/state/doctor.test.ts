@@ -4,7 +4,7 @@ import { Health } from "./doctor.svelte";
 import { crumbs } from "./folders.svelte";
 
 describe("faults", () => {
-  const check = (name: string, status: string): Check => ({ name, status, detail: "", fix: "", command: "" });
+  const check = (name: string, status: string): Check => ({ name, status, detail: "", fix: "", command: "", recipe: "" });
   it("stay dismissed over a reload, until they are others", async () => {
     const kept = new Map<string, string>();
     const shelf = { getItem: (k: string) => kept.get(k) ?? null, setItem: (k: string, v: string) => void kept.set(k, v) };

@@ -1,9 +1,9 @@
 import { ApiError, type Client, messageOf } from "../api/client";
-import type { Build, Frame, ImageInfo } from "../api/types.gen";
+import type { Build, Frame, ImageInfo, Recipe } from "../api/types.gen";
 
-/** The image that Glovebox has a recipe for: the recipe's name, and how its references begin. */
+/** The images that Glovebox has recipes for, by the recipes' names: one to look around in, and one with a browser. */
 export const TINY = "tiny";
-const TINY_REF = "glovebox/tiny:";
+export const STANDARD = "standard";
 
 /** fullRef writes a reference out: "debian" is "docker.io/library/debian:latest". */
 export function fullRef(ref: string): string {
@@ -46,14 +46,10 @@ export function pick(images: readonly ImageInfo[], search: string, usual: string
     .toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** isTiny says that an image can be built here. */
-export function isTiny(ref: string): boolean {
-  return ref.startsWith(TINY_REF);
-}
-
 /** Images are those of the engine, and what is being built. */
 export class Images {
   list = $state.raw<ImageInfo[] | null>(null);
+  recipes = $state.raw<readonly Recipe[]>([]);
   /** usual is the image of a session that names none. */
   usual = $state("");
   /** error says why the list could not be read. */
@@ -72,12 +68,24 @@ export class Images {
     return [...Object.values(this.builds), ...Object.values(this.pulls)].some((b) => b.state === "running");
   }
 
+  /** recipe returns the recipe by which an image can be built here. */
+  recipe(ref: string): Recipe | undefined {
+    const full = fullRef(ref);
+    return this.recipes.find((r) => fullRef(r.ref) === full);
+  }
+
+  /** lacks says that the engine is known not to have the image of a recipe. */
+  lacks(name: string): boolean {
+    return this.error === "" && this.recipes.some((r) => r.name === name && !r.there);
+  }
+
   async load(): Promise<void> {
     if (this.loading) return;
     this.loading = true;
     try {
       const found = await this.client().images();
       this.list = found.images ?? [];
+      this.recipes = found.recipes ?? [];
       this.usual = found.default || this.usual;
       this.error = found.error;
       for (const b of found.builds ?? []) this.apply(b);

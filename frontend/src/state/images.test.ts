@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Client } from "../api/client";
 import type { Build, ImageInfo } from "../api/types.gen";
-import { findImage, fullRef, Images, isTiny, pick } from "./images.svelte";
+import { findImage, fullRef, Images, pick, STANDARD, TINY } from "./images.svelte";
 
 const image = (ref: string, id = "0123456789ab", ours = false): ImageInfo => ({ ref, id, size: 1, created_at: "", ours, session_id: "" });
 
@@ -34,8 +34,22 @@ describe("references", () => {
     const all = [image("b:1"), image("glovebox/x:1", "1", true), image("a:1")];
     expect(pick(all, "", "a:1").map((i) => i.ref)).toEqual(["a:1", "glovebox/x:1", "b:1"]);
     expect(pick(all, "BOX 1", "").map((i) => i.ref)).toEqual(["glovebox/x:1"]);
-    expect(isTiny("glovebox/tiny:0.1")).toBe(true);
-    expect(isTiny("glovebox/tinyish:0.1")).toBe(false);
+  });
+});
+
+describe("recipes", () => {
+  it("are those of this version's images, and say which is lacking", async () => {
+    const recipes = [{ name: STANDARD, ref: "glovebox/sandbox:0.1", there: false }, { name: TINY, ref: "glovebox/tiny:0.1", there: true }];
+    let error = "";
+    const images = new Images(() => ({ images: () => Promise.resolve({ default: "", recipes, images: [], builds: [], error }) }) as unknown as Client);
+    expect(images.lacks(STANDARD)).toBe(false); // nobody has looked yet
+    await images.load();
+    expect([images.lacks(STANDARD), images.lacks(TINY)]).toEqual([true, false]);
+    expect(images.recipe("docker.io/glovebox/tiny:0.1")?.name).toBe(TINY);
+    expect(images.recipe("glovebox/tinyish:0.1")).toBe(undefined);
+    error = "no engine";
+    await images.load();
+    expect(images.lacks(STANDARD)).toBe(false); // nobody knows
   });
 });
 

@@ -154,6 +154,25 @@ describe("Timeline", () => {
     expect(s.timeline.thought.text).toBe("");
   });
 
+  it("shows a question until its first answer, and what a stop made of it", () => {
+    const s = new Story();
+    const question = { kind: "question", text: "Which colour?", options: ["red", "blue"] };
+    s.says("assistant", "I ask.", { id: "c1", name: "AskUser", input: { question: "Which colour?" } });
+    s.tell("UserQuestionRequested", { call_id: "c1", tool: "AskUser", question });
+    s.tell("TaskSuspended", { reason: "waiting_human", wake_on: "question-c1", detail: "" });
+    expect(s.call("c1").state).toBe("waiting");
+    expect(s.call("c1").question).toEqual(question);
+    s.tell("UserQuestionAnswered", { call_id: "c1", text: "blue", declined: false });
+    s.tell("UserQuestionAnswered", { call_id: "c1", text: "red", declined: true });
+    expect(s.call("c1").answer).toEqual({ text: "blue", declined: false });
+    s.result("c1", { tool: "AskUser", text: "Answered: blue" });
+    expect(s.shown()).toEqual(["I ask.", "AskUser ok"]);
+    s.tell("UserQuestionRequested", { call_id: "c2", tool: "AskUser", question });
+    s.result("c2", { tool: "AskUser", status: "interrupted" });
+    expect(s.call("c2").state).toBe("interrupted");
+    expect(s.call("c2").answer).toBeNull();
+  });
+
   it("parks a call until it is allowed", () => {
     const s = new Story();
     s.tell("ToolCallApprovalRequested", { call_id: "c1", tool: "Bash", input: {}, reason: "runs a command" });

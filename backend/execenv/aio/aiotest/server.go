@@ -48,6 +48,12 @@ type Options struct {
 	NoSpill    bool   // an older server that keeps nothing of what it cuts
 	Prefix     string // of every path, as of a gateway
 
+	// CDP is the WebSocket of a browser that the server has, which it serves below
+	// /cdp; "" for one that it names and that is not there.
+	CDP       string
+	NoBrowser bool   // it has none, and names none
+	Tools     *Tools // of its /mcp; nil where it serves none
+
 	// Intercept sees each request first, and reports whether it has answered it.
 	Intercept func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -135,7 +141,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.o.Intercept != nil && s.o.Intercept(w, r) {
 		return
 	}
-	if s.spec != nil {
+	beside := r.URL.Path == "/mcp" || strings.HasPrefix(r.URL.Path, "/cdp/") // other protocols than the API
+	if s.spec != nil && !beside {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.spec.request(s.t, r, body)
@@ -161,6 +168,12 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("POST /v1/file/write", s.write)
 	m.HandleFunc("GET /v1/file/download", s.download)
 	m.HandleFunc("GET /v1/browser/info", s.browser)
+	if s.o.CDP != "" {
+		m.Handle("/cdp/", s.cdp())
+	}
+	if s.o.Tools != nil {
+		m.Handle("/mcp", s.o.Tools)
+	}
 	if s.o.Generation != Older {
 		m.HandleFunc("GET /v1/bash/sessions", func(w http.ResponseWriter, _ *http.Request) { ok(w, []any{}) })
 		m.HandleFunc("POST /v1/bash/exec", s.bashExec)
@@ -225,13 +238,6 @@ func (s *Server) sandbox(w http.ResponseWriter, _ *http.Request) {
 			"system":  map[string]any{"os": "Linux", "os_version": "12", "arch": "x86_64", "user": "gem", "home_dir": "/tmp", "timezone": "UTC", "occupied_ports": []string{"8080"}},
 			"runtime": map[string]any{"python": []any{}, "nodejs": []any{}}, "utils": []any{},
 		},
-	})
-}
-
-func (s *Server) browser(w http.ResponseWriter, _ *http.Request) {
-	view := map[string]any{"width": 1280, "height": 1024}
-	ok(w, map[string]any{
-		"user_agent": "Chrome", "cdp_url": "ws://172.17.0.9:8080/cdp/devtools/browser/abc?x=1", "vnc_url": "http://172.17.0.9:8080/vnc/index.html", "viewport": view,
 	})
 }
 

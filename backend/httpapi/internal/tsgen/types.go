@@ -34,7 +34,7 @@ var bodies = []any{
 	httpapi.Listing{}, httpapi.FileView{}, httpapi.TerminalSocket{}, httpapi.Logs{}, httpapi.Isolation{},
 	httpapi.FolderRequest{}, httpapi.FolderResponse{}, httpapi.LinkRequest{}, httpapi.NotifyRequest{},
 	execenv.TerminalRequest{}, httpapi.EgressRow{},
-	httpapi.SnapshotRequest{}, httpapi.Snapshot{}, httpapi.ForkRequest{}, httpapi.RemoveImageRequest{},
+	httpapi.SnapshotRequest{}, httpapi.Snapshot{}, httpapi.ForkRequest{}, httpapi.RemoveImageRequest{}, httpapi.RecordingPage{},
 	httpapi.BrowserInfo{}, httpapi.BrowserSocket{}, relay.Frame{}, browser.Outline{},
 }
 
