@@ -3,6 +3,7 @@ import type {
   Accepted,
   AnswerRequest,
   BrowserInfo,
+  BrowserOutline,
   Container,
   DecisionRequest,
   Dirs,
@@ -18,6 +19,7 @@ import type {
   Listing,
   Logs,
   OpenRequest,
+  RecordingPage,
   ReleaseRequest,
   Session,
   Snapshot,
@@ -100,6 +102,8 @@ export class Client {
 
   egress = (id: string, limit: number) => this.call<EgressRow[]>("GET", `${at(id)}/egress?${query({ limit })}`);
 
+  browserOutline = (id: string) => this.call<BrowserOutline>("GET", `${at(id)}/browser/outline`);
+
   files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
   file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
   /** raw returns a file's bytes: for a picture, or to save. */
@@ -114,6 +118,11 @@ export class Client {
   browser = (id: string) => this.call<BrowserInfo>("GET", `${at(id)}/browser`);
   startBrowser = (id: string) => this.command(id, "browser/start", {});
   stopBrowser = (id: string) => this.command(id, "browser/stop", {});
+  /** recording returns entries after one's number. */
+  recording = (id: string, after: number) => this.call<RecordingPage>("GET", `${at(id)}/browser/recording?${query({ after })}`);
+  recordingPicture = async (id: string, n: number, signal?: AbortSignal): Promise<Blob> =>
+    (await this.request("GET", `${at(id)}/browser/recording/${n}`, undefined, signal)).blob();
+  eraseRecording = (id: string) => this.call<unknown>("DELETE", `${at(id)}/browser/recording`);
 
   /** pickFolder answers when the person has chosen: it has no deadline. */
   pickFolder = async (start: string): Promise<FolderResponse> =>
