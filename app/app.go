@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser/recording"
 	"github.com/glovebox-dev/glovebox/backend/config"
 	"github.com/glovebox-dev/glovebox/backend/egress"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -91,6 +92,7 @@ type App struct {
 	lifetime *lifetime.Manager
 	local    *localBinder
 	host     *local.Env // what a sandbox is compared with
+	recorded *recording.Library
 	sessions *session.Service
 	server   *httpapi.Server
 	listener net.Listener
@@ -197,10 +199,13 @@ func (a *App) build() error {
 		string(sandbox.WallRemote):    sandboxed,
 		string(sandbox.WallLocal):     a.local,
 	})
+	a.recorded = recording.New(recording.Options{
+		Dir: filepath.Join(a.o.DataDir, "recordings"), On: a.o.Config.Browser.Records(), Limit: a.o.Config.Browser.Limit(), Log: a.log,
+	})
 	a.sessions = session.New(session.Options{
 		Store: a.store, Lifetime: a.lifetime, Router: router, Hub: a.hub, Tools: a.tools,
 		Model: a.openModel, Host: a.identity.instance, Workspace: a.newWorkspace, ReleaseLocal: a.local.release, HostRunner: a.host, Log: a.log,
-		HostConfig: a.hosts, Browsers: a.browsers, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
+		HostConfig: a.hosts, Browsers: a.browsers, Recordings: a.recorded, RemoveImage: a.docker.RemoveImage, LookOnly: a.o.Part == PartLook, LeaveTurns: a.keeps(),
 		Default: session.Defaults{Wall: a.defaultWall, Image: a.defaultImage, Model: a.defaultModel(), Spec: a.configuredSpec(), Plugins: a.o.Config.Agent.Plugins},
 	})
 	a.places = newContainers(a.docker, a.sessions, a.identity.instance, a.hub.Ring, a.log)
@@ -355,6 +360,9 @@ func (a *App) close() error {
 	}
 	if a.sessions != nil {
 		a.sessions.FlushEgress()
+	}
+	if a.recorded != nil {
+		errs = append(errs, a.recorded.Close())
 	}
 	if a.binder != nil {
 		errs = append(errs, a.binder.close())

@@ -60,6 +60,7 @@ func TestExitCodes(t *testing.T) {
 		{"token bogus", nil, exitUsage, "see glovebox token --help"},
 		{"show", nil, exitUsage, "see glovebox show --help"},
 		{"run --approvals none go", nil, exitUsage, "choose ask or auto"},
+		{"run --plugin telepathy go", nil, exitUsage, "choose of browser"},
 		{"run --wall moat go", nil, exitUsage, "choose docker"},
 		{"run --wall namespace --limit memory=x go", nil, exitUsage, "resources.memory"},
 		{"run --wall namespace --model bogus go", nil, exitUsage, "choose demo"},

@@ -23,6 +23,7 @@ type Config struct {
 	Model     string  `toml:"model"`   // demo
 	OnQuit    string  `toml:"on_quit"` // keep, stop or release; keep
 	Agent     Agent   `toml:"agent"`
+	Browser   Browser `toml:"browser"`
 	Docker    Docker  `toml:"docker"`
 	Egress    Egress  `toml:"egress"`
 	Sandbox   Sandbox `toml:"sandbox"`
@@ -122,6 +123,9 @@ func (c Config) validate() error {
 		return &sandbox.FieldError{Field: "on_quit", Reason: fmt.Sprintf("unknown word %q; choose keep, stop or release", c.OnQuit)}
 	}
 	if _, err := c.Sandbox.idleStop(); err != nil {
+		return err
+	}
+	if err := c.Browser.validate(); err != nil {
 		return err
 	}
 	if err := c.validateModels(); err != nil {

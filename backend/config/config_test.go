@@ -57,6 +57,9 @@ func TestLoad_refusesWhatItDoesNotKnow(t *testing.T) {
 		{"thinking beyond the answer", "[[models]]\nname = \"anthropic:a\"\nthinking = 32000\n", "models[0].thinking"},
 		{"thinking of openai", "[[models]]\nname = \"openai:a\"\nthinking = \"off\"\n", "models[0].thinking"},
 		{"on_quit", "on_quit = \"explode\"\n", "on_quit"},
+		{"recording", "[browser]\nrecord = \"yes\"\n", "browser.record"},
+		{"limit of a recording", "[browser]\nrecord_limit = \"100k\"\n", "browser.record_limit"},
+		{"limit that is none", "[browser]\nrecord_limit = \"much\"\n", "browser.record_limit"},
 		{"idle stop", "[sandbox]\nidle_stop = \"soon\"\n", "sandbox.idle_stop"},
 		{"idle stop in the past", "[sandbox]\nidle_stop = \"-1h\"\n", "sandbox.idle_stop"},
 	} {
@@ -214,6 +217,25 @@ func TestIdleAfter(t *testing.T) {
 		c := Config{Sandbox: Sandbox{IdleStop: in}}
 		if got := c.IdleAfter(); got != want {
 			t.Errorf("IdleAfter(%q) = %v, want %v", in, got, want)
+		}
+	}
+}
+
+func TestBrowser(t *testing.T) {
+	for text, want := range map[string]struct {
+		records bool
+		limit   int64
+	}{
+		"":                              {true, 64 << 20},
+		"[browser]\nrecord = \"off\"\n": {false, 64 << 20},
+		"[browser]\nrecord = \"on\"\nrecord_limit = \"1.5g\"\n": {true, 3 << 29},
+	} {
+		c, err := Load(write(t, text), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Browser; got.Records() != want.records || got.Limit() != want.limit {
+			t.Errorf("%q: records %v, at most %d bytes; want %+v", text, got.Records(), got.Limit(), want)
 		}
 	}
 }

@@ -47,6 +47,7 @@ type BrowserRecording struct {
 	From   time.Time `json:"from,omitzero"`
 	To     time.Time `json:"to,omitzero"`
 	Frames int       `json:"frames"`
+	First  int64     `json:"first"` // number of its oldest entry
 }
 
 // BrowserSocket is a text message of a viewer's socket. The pictures are binary:
@@ -83,7 +84,14 @@ func (s *Server) browserInfo(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	reply(w, http.StatusOK, browserInfoOf(b))
+	info := browserInfoOf(b)
+	recorded, err := s.o.Sessions.RecordingInfo(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	info.Recording = BrowserRecording(recorded)
+	reply(w, http.StatusOK, info)
 }
 
 func browserInfoOf(b session.BrowserStatus) BrowserInfo {

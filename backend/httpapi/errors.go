@@ -8,6 +8,7 @@ import (
 
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
 	"github.com/glovebox-dev/glovebox/backend/browser/pane"
+	"github.com/glovebox-dev/glovebox/backend/browser/recording"
 	"github.com/glovebox-dev/glovebox/backend/browser/relay"
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -70,6 +71,7 @@ var faults = []struct {
 	{execenv.ErrNotRegular, http.StatusUnprocessableEntity, "not_regular"},
 	{execenv.ErrChanged, http.StatusConflict, "changed"},
 	{execenv.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+	{recording.ErrNoPicture, http.StatusNotFound, "no_picture"},
 	{execenv.ErrNoBrowser, http.StatusConflict, "no_browser"},
 	{execenv.ErrBrowser, http.StatusServiceUnavailable, "browser_failed"},
 	{pane.ErrNoView, http.StatusConflict, "no_view"},

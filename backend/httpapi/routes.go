@@ -105,6 +105,9 @@ func (s *Server) table() []route {
 		{"GET", "/sessions/{id}/files", "List a directory of a sandbox, ?path=DIR, or its workspace.", nil, Listing{}, s.listFiles},
 		{"GET", "/sessions/{id}/files/view", "Show a file of a sandbox, ?path=FILE.", nil, FileView{}, s.viewFile},
 		{"GET", "/sessions/{id}/files/raw", "Download a file of a sandbox, ?path=FILE.", nil, nil, s.rawFile},
+		{"GET", "/sessions/{id}/browser/recording", "Read what was recorded of the browser, after ?after=N; also of a session that has ended.", nil, RecordingPage{}, s.recording},
+		{"GET", "/sessions/{id}/browser/recording/{n}", "Get a recorded picture, a JPEG.", nil, nil, s.recordedPicture},
+		{"DELETE", "/sessions/{id}/browser/recording", "Erase what was recorded of the browser so far.", nil, done, s.command((*session.Service).EraseRecording)},
 		{"GET", "/sessions/{id}/egress", "List the last ?limit=N decisions about connections out of the sandbox, newest first.", nil, []EgressRow{}, s.listEgress},
 		{"GET", "/sessions/{id}/isolation", "Run the same probe on the host and in the sandbox.", nil, Isolation{}, s.isolation},
 		{"GET", "/sessions/{id}/exec", "Upgrade to a socket that runs one command.", ExecRequest{}, ExecResult{}, s.exec},
@@ -403,7 +406,7 @@ func sessionOf(v session.View) Session {
 }
 
 func waitingOf(w task.Waiting) Waiting {
-	out := Waiting{CallID: w.CallID, Tool: w.Tool, Kind: waitsForApproval, Reason: w.Reason, Options: []string{}}
+	out := Waiting{TaskID: w.TaskID, CallID: w.CallID, Tool: w.Tool, Kind: waitsForApproval, Reason: w.Reason, Options: []string{}}
 	if q := w.Question; q != nil {
 		out.Kind, out.Text = q.Kind, q.Text
 		out.Options = append(out.Options, q.Options...)

@@ -58,11 +58,11 @@ func ParseResources(named map[string]string) (Resources, error) {
 		var err error
 		switch key {
 		case "memory":
-			if r.Memory, err = parseSize(value); err == nil && r.Memory < MinMemory {
+			if r.Memory, err = ParseSize(value); err == nil && r.Memory < MinMemory {
 				err = fmt.Errorf("%q is less than 16m, the least a sandbox can run with", value)
 			}
 		case "shm":
-			r.Shm, err = parseSize(value)
+			r.Shm, err = ParseSize(value)
 		case "pids":
 			if r.PIDs, err = strconv.ParseInt(value, 10, 32); err != nil {
 				err = fmt.Errorf(`%q is not a whole number such as "512"`, value)
@@ -81,9 +81,9 @@ func ParseResources(named map[string]string) (Resources, error) {
 	return r, nil
 }
 
-// parseSize reads a size in bytes with an optional binary unit, in any case:
+// ParseSize reads a size in bytes with an optional binary unit, in any case:
 // b, k, m, g, t, each also as kb or kib.
-func parseSize(s string) (int64, error) {
+func ParseSize(s string) (int64, error) {
 	fault := fmt.Errorf(`%q is not a size such as "2g" or "512M"`, s)
 	digits := strings.TrimRight(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz ")
 	unit := strings.TrimSpace(strings.ToLower(s)[len(digits):])

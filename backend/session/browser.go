@@ -224,6 +224,7 @@ func (s *Service) agentBrowser(root string) func(context.Context) (browser.Backe
 		if err != nil {
 			return nil, err
 		}
+		s.watchBrowser(root, p)
 		return p.Agent(), nil
 	}
 }

@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { browse, note, skip } from "./browser.mjs";
+import { audit, browse, note, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -78,6 +78,42 @@ test("an approval is answered in place", { skip }, async () => {
   await page.keyboard.press("Enter");
   await page.getByText("Not run: not today").waitFor();
   assert.deepEqual(server.posts, [{ path: "/api/v1/sessions/s2/approvals/ask1", body: { allow: false, reason: "not today" } }]);
+});
+
+test("a question is answered in place: by an option's key, in words, and by hand", { skip }, async () => {
+  await open("Upgrade the linter");
+  const ask = (call_id, question) => {
+    server.tell("s2", "UserQuestionRequested", { call_id, tool: "AskUser", question });
+    server.change("s2", { status: "waiting", waiting: [{ call_id, tool: "AskUser", kind: question.kind, reason: "", text: question.text, options: question.options ?? [] }] });
+  };
+  const card = (name) => page.getByRole("article", { name });
+  ask("q1", { kind: "question", text: "Which colour?", options: ["red", "<b>blue</b>"] });
+  const first = card("Question, waiting for you");
+  await first.getByRole("button", { name: "red" }).waitFor();
+  await page.getByPlaceholder("Answer the agent's question").waitFor();
+  assert.deepEqual(await audit(page, "a question"), []);
+  await first.getByRole("button", { name: /^Question/ }).focus();
+  await page.keyboard.press("2");
+  await card("Question, answered").getByText("You answered: <b>blue</b>").waitFor();
+
+  ask("q2", { kind: "question", text: "Why?" });
+  await card("Question, waiting for you").getByRole("textbox", { name: "Your answer" }).fill("for me");
+  await page.keyboard.press("Enter");
+  await card("Question, answered").getByText("You answered: for me").waitFor();
+  ask("q3", { kind: "question", text: "When?" });
+  await card("Question, waiting for you").getByRole("button", { name: "Decline" }).click();
+  await card("Question, declined").getByText("You declined.").waitFor();
+
+  ask("q4", { kind: "hands", text: "Sign in to example.org" });
+  const hands = card("Your hands in the browser, waiting for you");
+  await hands.getByRole("button", { name: "Open the browser" }).click();
+  await page.waitForURL(/#\/s\/s2\/browser/);
+  await hands.getByRole("button", { name: "Done" }).click();
+  await card("Your hands in the browser, answered").waitFor();
+  assert.deepEqual(
+    server.posts.filter((p) => p.path.includes("/answers/")).map((p) => [p.path.split("/").at(-1), p.body]),
+    [["q1", { text: "<b>blue</b>", declined: false }], ["q2", { text: "for me", declined: false }], ["q3", { text: "", declined: true }], ["q4", { text: "", declined: false }]],
+  );
 });
 
 test("Esc Esc stops the turn and shows the proof", { skip }, async () => {

@@ -291,7 +291,7 @@ test("what waits is counted in the title and called for once", { skip }, async (
   const other = await newPage();
   await other.goto(`${server.url}#token=${TOKEN}`);
   await other.getByRole("link", { name: "Port the scraper" }).waitFor();
-  const waiting = [{ call_id: "c9", tool: "Bash", reason: "" }];
+  const waiting = [{ call_id: "c9", tool: "Bash", kind: "approval", reason: "", text: "", options: [] }];
   server.change("s3", { status: "waiting", waiting });
   await other.waitForFunction(() => document.title.startsWith("(2)"));
   const all = async () => [...(await page.evaluate(() => window.called)), ...(await other.evaluate(() => window.called))];

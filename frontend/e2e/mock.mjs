@@ -133,6 +133,10 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       const r = JSON.parse(body);
       api.tell(id, "ToolCallApprovalResolved", { call_id: verb.split("/")[1], ...r });
     }
+    if (verb?.startsWith("answers/")) {
+      api.tell(id, "UserQuestionAnswered", { call_id: verb.split("/")[1], ...JSON.parse(body) });
+      api.change(id, { status: "running", waiting: null });
+    }
     return json(202, { session_id: id });
   });
 

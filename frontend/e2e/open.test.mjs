@@ -32,6 +32,7 @@ test("a session is opened by keys alone, with every choice in the request and in
   await page.keyboard.press("Enter");
   assert.equal(await image.inputValue(), "node:22");
   await form().getByRole("button", { name: /mounts and limits/ }).click();
+  await form().getByRole("checkbox", { name: "Give the agent the browser" }).check();
   await form().getByRole("radio", { name: /^explore/ }).check();
   await form().getByRole("radio", { name: /^open/ }).check();
   await form().getByRole("radio", { name: /^root/ }).check();
@@ -44,14 +45,14 @@ test("a session is opened by keys alone, with every choice in the request and in
   await form().getByRole("button", { name: "Copy the command" }).click();
   assert.equal(
     await page.evaluate(() => navigator.clipboard.readText()),
-    `glovebox run --wall docker --image node:22 --workspace /home/kim/src/parser --model demo --agent explore --network open --user root --limit memory=4g --mount '{"source":"/srv/data set","target":"/data","mode":"rw"}' 'it'\\''s\ntwo lines'`,
+    `glovebox run --wall docker --image node:22 --workspace /home/kim/src/parser --model demo --agent explore --plugin browser --network open --user root --limit memory=4g --mount '{"source":"/srv/data set","target":"/data","mode":"rw"}' 'it'\\''s\ntwo lines'`,
   );
   await clean("the whole form");
   await box("Goal").press("Control+Enter");
   await page.getByRole("heading", { name: "Mine" }).waitFor();
   assert.deepEqual(sent(), [
     {
-      title: "Mine", goal: "it's\ntwo lines", workspace: "/home/kim/src/parser", model: "demo", agent: "explore", approvals: "auto", one_shot: false, plugins: [],
+      title: "Mine", goal: "it's\ntwo lines", workspace: "/home/kim/src/parser", model: "demo", agent: "explore", approvals: "auto", one_shot: false, plugins: ["browser"],
       spec: { wall: "docker", image: "node:22", user: "root", mounts: [{ source: "/srv/data set", target: "/data", mode: "rw" }], resources: { memory: "4g" }, network: { mode: "open" } },
     },
   ]);

@@ -6,7 +6,7 @@ const condition = (value, cause = "", seconds = 1, source = "engine") => ({ valu
 
 const base = {
   detail: "", model: "demo", wall: "docker", image: "glovebox/tiny:0.1", network: "none", user: "host", ref: "docker://local#3f2a9c01d4e7",
-  step: "", approvals: "auto", agent: "main", goal: "", archived: false, retry: null, suspended: "", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, waiting: null, running: null, generation: 3, seq: 1,
+  step: "", approvals: "auto", agent: "main", plugins: [], goal: "", archived: false, retry: null, suspended: "", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null, waiting: null, running: null, generation: 3, seq: 1,
   adopted: false, fork: null, shares: [], work: null, progress: null,
 };
 

@@ -1,15 +1,16 @@
 package recording
 
-import "time"
+import (
+	"time"
 
-// Kind is what an Entry is about.
-type Kind string
+	"github.com/glovebox-dev/glovebox/backend/browser"
+)
 
-// The kinds.
+// The kinds of an Entry.
 const (
-	KindFrame  Kind = "frame"  // the page looked like that, until the next entry that is a frame or a gap
-	KindAction Kind = "action" // the agent did something
-	KindGap    Kind = "gap"    // from here to the next frame nothing was recorded
+	KindFrame  = "frame"  // the page looked like that, until the next entry that is a frame or a gap
+	KindAction = "action" // the agent did something
+	KindGap    = "gap"    // from here to the next frame nothing was recorded
 )
 
 // The reasons of a gap.
@@ -24,7 +25,7 @@ const (
 type Entry struct {
 	N     int64     `json:"n"`  // rises by one, also over Erase
 	At    time.Time `json:"at"` // by the session's clock, as its events have it; of an action, when it began
-	Kind  Kind      `json:"kind"`
+	Kind  string    `json:"kind"`
 	Tab   int       `json:"tab"`
 	URL   string    `json:"url"`
 	Title string    `json:"title"`
@@ -39,20 +40,12 @@ type Entry struct {
 
 	// Of an action: what it was, in words, and where, in CSS pixels of the viewport
 	// (nil where that is not known); of a gap, Label says why.
-	Label  string `json:"label"`
-	Box    *Box   `json:"box"`
-	CallID string `json:"call_id"`
-	Failed bool   `json:"failed"`
+	Label  string       `json:"label"`
+	Box    *browser.Box `json:"box"`
+	CallID string       `json:"call_id"`
+	Failed bool         `json:"failed"`
 
 	Reason string `json:"reason"` // of a gap
-}
-
-// Box is a part of a page in CSS pixels of its viewport.
-type Box struct {
-	X      float64 `json:"x"`
-	Y      float64 `json:"y"`
-	Width  float64 `json:"width"`
-	Height float64 `json:"height"`
 }
 
 // Info is what a recording holds, in sum.

@@ -115,12 +115,15 @@ func (l *Library) Close() error {
 	return errors.Join(errs...)
 }
 
-// Watch says which browser is that of a session now.
+// Watch says which browser is that of a session now. Several sessions may have the
+// same one, and it may be said again.
 func (l *Library) Watch(root string, s Source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.at(root)
-	p.source = &s
+	if p.source == nil || *p.source != s {
+		p.source = &s
+	}
 	l.start(p)
 }
 

@@ -75,6 +75,13 @@ export interface Block {
   result?: Result;
 }
 
+export interface BrowserBox {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
 export interface BrowserControl {
   holder: string;
   until?: string;
@@ -85,6 +92,24 @@ export interface BrowserControlChanged {
   viewer: string;
   cause: ControlCause;
   until?: string;
+}
+
+export interface BrowserDisplay {
+  action: string;
+  target: string;
+  url: string;
+  title: string;
+  tab: number;
+  notices: TabsNotice[] | null;
+  elements: number;
+  snapshot: string;
+  secret: boolean;
+  refused: string;
+  picture: BrowserPicture | null;
+  box: BrowserBox | null;
+  tabs: TabsInfo[] | null;
+  downloads: TabsDownload[] | null;
+  console: TabsLine[] | null;
 }
 
 export interface BrowserInfo {
@@ -118,6 +143,12 @@ export interface BrowserOutline {
   cut: boolean;
 }
 
+export interface BrowserPicture {
+  width: number;
+  height: number;
+  scale: number;
+}
+
 export interface BrowserRecording {
   on: boolean;
   bytes: number;
@@ -125,6 +156,7 @@ export interface BrowserRecording {
   from?: string;
   to?: string;
   frames: number;
+  first: number;
 }
 
 export interface BrowserSocket {
@@ -492,6 +524,8 @@ export type Kind =
   | "ToolCallApprovalResolved"
   | "UserQuestionRequested"
   | "UserQuestionAnswered"
+  | "SubtaskSpawned"
+  | "SubtaskCompleted"
   | "StepAttemptAbandoned"
   | "LLMRequestStarted"
   | "LLMRequestFinished"
@@ -675,6 +709,30 @@ export interface Recipe {
   name: string;
   ref: string;
   there: boolean;
+}
+
+export interface RecordingEntry {
+  n: number;
+  at: string;
+  kind: string;
+  tab: number;
+  url: string;
+  title: string;
+  width: number;
+  height: number;
+  offset_top: number;
+  picture: number;
+  label: string;
+  box: BrowserBox | null;
+  call_id: string;
+  failed: boolean;
+  reason: string;
+}
+
+export interface RecordingPage {
+  entries: RecordingEntry[] | null;
+  more: boolean;
+  info: BrowserRecording;
 }
 
 export type Ref = string;
@@ -912,6 +970,22 @@ export interface StepProgress {
   started_at: string;
 }
 
+export interface SubtaskCompleted {
+  call_id: string;
+  task_id: string;
+  status: CallStatus;
+  text: string;
+  usage: Usage;
+  cost_usd: number | null;
+}
+
+export interface SubtaskSpawned {
+  call_id: string;
+  task_id: string;
+  agent: string;
+  description: string;
+}
+
 export type SuspendReason =
   | "waiting_human"
   | "interrupted"
@@ -926,6 +1000,17 @@ export interface TabsDialog {
   until: string;
 }
 
+export interface TabsDownload {
+  id: string;
+  name: string;
+  path?: string;
+  url: string;
+  state: string;
+  received: number;
+  total: number;
+  started: string;
+}
+
 export interface TabsInfo {
   number: number;
   target: string;
@@ -936,6 +1021,14 @@ export interface TabsInfo {
   crashed: boolean;
   failed?: string;
   opener?: number;
+}
+
+export interface TabsLine {
+  at: string;
+  level: string;
+  text: string;
+  url?: string;
+  line?: number;
 }
 
 export interface TabsNotice {
@@ -971,6 +1064,14 @@ export interface TaskCreated {
   one_shot: boolean;
   plugins?: string[];
   by_policy?: boolean;
+}
+
+export interface TaskDisplay {
+  agent: string;
+  task_id: string;
+  description: string;
+  calls: number;
+  usage: Usage;
 }
 
 export interface TaskFailed {
@@ -1130,6 +1231,7 @@ export interface UserQuestionRequested {
 }
 
 export interface Waiting {
+  task_id: string;
   call_id: string;
   tool: string;
   kind: string;
@@ -1204,6 +1306,8 @@ export interface Payloads {
   ToolCallApprovalResolved: ToolCallApprovalResolved;
   UserQuestionRequested: UserQuestionRequested;
   UserQuestionAnswered: UserQuestionAnswered;
+  SubtaskSpawned: SubtaskSpawned;
+  SubtaskCompleted: SubtaskCompleted;
   StepAttemptAbandoned: StepAttemptAbandoned;
   LLMRequestStarted: LLMRequestStarted;
   LLMRequestFinished: LLMRequestFinished;

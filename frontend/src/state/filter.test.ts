@@ -5,7 +5,7 @@ import { counts, grouped, head, sift } from "./filter";
 function session(over: Partial<Session>): Session {
   return {
     id: "01", title: "", status: "idle", detail: "", model: "demo", workspace: "", wall: "docker", image: "", network: "", user: "",
-    adopted: false, fork: null, shares: [], work: null, short_id: "", ref: "", sandbox: null, step: "", progress: null, approvals: "auto", agent: "main", goal: "", archived: false, waiting: null,
+    adopted: false, fork: null, shares: [], work: null, short_id: "", ref: "", sandbox: null, step: "", progress: null, approvals: "auto", agent: "main", plugins: [], goal: "", archived: false, waiting: null,
     running: null, retry: null, suspended: "interrupted", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null,
     generation: 1, created_at: "2026-03-10T09:00:00Z", updated_at: "2026-03-10T09:00:00Z", seq: 1, ...over,
   };

@@ -1,23 +1,30 @@
 import { describe, expect, it } from "vitest";
-import type { Session } from "../api/types.gen";
+import type { Session, Waiting } from "../api/types.gen";
 import { Notifier, notices, type Notice, type Surroundings } from "./notify.svelte";
 
 function session(over: Partial<Session>): Session {
   return {
     id: "s", title: "T", status: "running", detail: "", model: "", workspace: "", wall: "docker", image: "", network: "", user: "",
-    adopted: false, fork: null, shares: [], work: null, short_id: "", ref: "", sandbox: null, step: "", progress: null, approvals: "ask", agent: "main", goal: "", archived: false, waiting: null,
+    adopted: false, fork: null, shares: [], work: null, short_id: "", ref: "", sandbox: null, step: "", progress: null, approvals: "ask", agent: "main", plugins: [], goal: "", archived: false, waiting: null,
     running: null, retry: null, suspended: "waiting_human", usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, cost_usd: null,
     generation: 1, created_at: "", updated_at: "", seq: 1, ...over,
   };
 }
 
-const asked = session({ status: "waiting", waiting: [{ call_id: "c1", tool: "Bash", reason: "" }] });
+const wish = (over: Partial<Waiting>): Waiting => ({ call_id: "c1", tool: "Bash", kind: "approval", reason: "", text: "", options: [], ...over });
+const asked = session({ status: "waiting", waiting: [wish({})] });
 const done = session({ status: "idle" });
 
 describe("notices", () => {
   it("tells of an approval once", () => {
     expect(notices(session({}), asked).map((n) => n.key)).toEqual(["wait:s:c1"]);
     expect(notices(asked, { ...asked })).toEqual([]);
+  });
+  it("says what is wanted", () => {
+    const body = (over: Partial<Waiting>): string | undefined => notices(session({}), session({ status: "waiting", waiting: [wish(over)] }))[0]?.body;
+    expect(body({})).toBe("Bash waits for your approval");
+    expect(body({ kind: "question", text: "Which colour?\nIt matters." })).toBe("The agent asks: Which colour?");
+    expect(body({ kind: "hands", text: "Sign in." })).toBe("The agent needs you in the browser: Sign in.");
   });
   it("tells of an end and a failure, but not of what the person stopped", () => {
     expect(notices(session({}), done)[0]?.body).toBe("The turn is done");

@@ -34,13 +34,15 @@ var bodies = []any{
 	httpapi.Listing{}, httpapi.FileView{}, httpapi.TerminalSocket{}, httpapi.Logs{}, httpapi.Isolation{},
 	httpapi.FolderRequest{}, httpapi.FolderResponse{}, httpapi.LinkRequest{}, httpapi.NotifyRequest{},
 	execenv.TerminalRequest{}, httpapi.EgressRow{},
-	httpapi.SnapshotRequest{}, httpapi.Snapshot{}, httpapi.ForkRequest{}, httpapi.RemoveImageRequest{},
+	httpapi.SnapshotRequest{}, httpapi.Snapshot{}, httpapi.ForkRequest{}, httpapi.RemoveImageRequest{}, httpapi.RecordingPage{},
 	httpapi.BrowserInfo{}, httpapi.BrowserSocket{}, relay.Frame{}, browser.Outline{},
 }
 
 // displays are what the tools show of their results.
 var displays = []any{
 	tools.BashDisplay{}, tools.EditDisplay{}, tools.WriteDisplay{}, tools.ReadDisplay{}, tools.SearchDisplay{},
+	tools.TaskDisplay{},
+	tools.BrowserDisplay{},
 }
 
 // TypeScript returns the file that belongs at Output. root is the directory of go.mod.
