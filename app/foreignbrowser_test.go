@@ -100,11 +100,18 @@ func TestForeignBrowser_tools(t *testing.T) {
 	if tools.Sessions() != 1 {
 		t.Errorf("%d sessions with the server", tools.Sessions())
 	}
+	other, _, _ := bash(t, call, "true") // the server is shared
+	if status, text := act(t, call, other, "browser_extract", nil); status != "ok" || !strings.Contains(text, "# Shop") {
+		t.Errorf("another session's browser_extract: %s, %s", status, text)
+	}
 	if err := call("GET", "/sessions/"+id+"/browser/outline", nil, nil); err == nil || !strings.Contains(err.Error(), "409") {
 		t.Errorf("its outline: %v", err)
 	}
 	if err := call("POST", "/sessions/"+id+"/close", nil, nil); err != nil {
 		t.Fatal(err)
+	}
+	if status, text := act(t, call, other, "browser_extract", nil); status != "ok" {
+		t.Errorf("the other's after that session's end: %s, %s", status, text)
 	}
 
 	none := aiotest.Start(t, aiotest.Options{Generation: aiotest.Piped, NoBrowser: true})
