@@ -14,7 +14,7 @@ ARGS    ?=
 
 DESKTOP := build/bin/glovebox-desktop
 
-.PHONY: run test build desktop guest docker-image image standard-image ui gen check go-test ui-test e2e shots bench crash fuzz lint clean
+.PHONY: run test build desktop guest docker-image image standard-image ui gen check go-test ui-test e2e shots bench crash hands fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
@@ -103,6 +103,10 @@ bench: build
 # Servers that are killed at every step of what they do with a sandbox.
 crash: guest
 	go test ./app -run '^TestCrashPoints$$' -crash.all -v -timeout 2h
+
+# An agent and a person at one page, ten thousand times at random.
+hands:
+	go test ./backend/browser/pane -run '^TestHands$$' -hands.holds 10000 -v -timeout 2h $(ARGS)
 
 fuzz:
 	build/fuzz.sh

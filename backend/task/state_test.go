@@ -402,7 +402,7 @@ func TestEncode_roundTripsEveryKind(t *testing.T) {
 		&task.ToolCallFinished{CallID: "c"}, &task.ToolCallDenied{Reason: "r"}, &task.ToolCallApprovalRequested{CallID: "c", Input: json.RawMessage(`{}`)},
 		&task.UserQuestionRequested{CallID: "c", Question: task.Question{Kind: task.QuestionText, Text: "?", Options: []string{"a"}}},
 		&task.UserQuestionAnswered{CallID: "c", Text: "a"},
-		&task.ToolCallApprovalResolved{Allow: true}, &task.StepAttemptAbandoned{CallIDs: []string{"c"}}, &task.LLMRequestStarted{Model: "m"},
+		&task.ToolCallApprovalResolved{Allow: true}, &task.StepAttemptAbandoned{CallIDs: []string{"c"}}, &task.BrowserControlChanged{Viewer: "person", Cause: task.ControlTaken, Until: start}, &task.LLMRequestStarted{Model: "m"},
 		&task.LLMRequestFinished{Error: "e"}, &task.TaskCompleted{Text: "t"}, &task.TaskFailed{Error: "e"}, &task.TaskCancelled{Reason: "r"},
 	}
 	for _, p := range payloads {

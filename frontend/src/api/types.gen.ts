@@ -94,6 +94,24 @@ export interface BrowserControlChanged {
   until?: string;
 }
 
+export interface BrowserDisplay {
+  action: string;
+  target: string;
+  url: string;
+  title: string;
+  tab: number;
+  notices: TabsNotice[] | null;
+  elements: number;
+  snapshot: string;
+  secret: boolean;
+  refused: string;
+  picture: BrowserPicture | null;
+  box: BrowserBox | null;
+  tabs: TabsInfo[] | null;
+  downloads: TabsDownload[] | null;
+  console: TabsLine[] | null;
+}
+
 export interface BrowserInfo {
   state: BrowserState;
   observed_at: string;
@@ -123,6 +141,12 @@ export interface BrowserOutline {
   tab: TabsInfo;
   nodes: BrowserNode[] | null;
   cut: boolean;
+}
+
+export interface BrowserPicture {
+  width: number;
+  height: number;
+  scale: number;
 }
 
 export interface BrowserRecording {
@@ -958,6 +982,17 @@ export interface TabsDialog {
   until: string;
 }
 
+export interface TabsDownload {
+  id: string;
+  name: string;
+  path?: string;
+  url: string;
+  state: string;
+  received: number;
+  total: number;
+  started: string;
+}
+
 export interface TabsInfo {
   number: number;
   target: string;
@@ -968,6 +1003,14 @@ export interface TabsInfo {
   crashed: boolean;
   failed?: string;
   opener?: number;
+}
+
+export interface TabsLine {
+  at: string;
+  level: string;
+  text: string;
+  url?: string;
+  line?: number;
 }
 
 export interface TabsNotice {

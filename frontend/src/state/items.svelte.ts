@@ -109,7 +109,7 @@ export interface Note {
   kind: "note";
   id: string;
   tone: "plain" | "good" | "warn" | "bad";
-  icon: "sandbox" | "stop" | "error" | "done" | "info" | "link" | "retry" | "sum";
+  icon: "sandbox" | "stop" | "error" | "done" | "info" | "link" | "retry" | "sum" | "hand";
   text: string;
   detail: string;
   /** whole is what text has the beginning of. */

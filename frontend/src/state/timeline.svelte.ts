@@ -1,6 +1,7 @@
 import { payload, type Known } from "../api/payload";
 import type {
   BashDisplay,
+  BrowserControlChanged,
   ErrorKind,
   Event,
   KillReport,
@@ -12,7 +13,7 @@ import type {
   TurnInterrupted,
   Usage,
 } from "../api/types.gen";
-import { count, dollars, span, tokens, took } from "../text/format";
+import { clock, count, dollars, span, tokens, took } from "../text/format";
 import { oneLine, repeats } from "../text/visible";
 import { Egress } from "./egress.svelte";
 import { Call, type Item, type Note } from "./items.svelte";
@@ -100,6 +101,8 @@ export class Timeline {
         return this.note(e, "link", "plain", boundText(body), body.workspace_dir);
       case "SandboxStateChanged":
         return this.sandbox(e, body);
+      case "BrowserControlChanged":
+        return this.controlled(e, body);
       case "MessagesAppended":
         return this.messages(e, body.messages ?? [], body.notice);
       case "TaskWoken":
@@ -273,6 +276,15 @@ export class Timeline {
     this.note(e, "sandbox", tone, text, detail);
   }
 
+  /** controlled tells who has the browser. What a person adds to their time is told in the row of their taking it. */
+  private controlled(e: Event, c: BrowserControlChanged): void {
+    const last = this.list.at(-1);
+    if (c.cause === "extended" && last?.kind === "note" && last.icon === "hand" && last.tone === "warn") {
+      return this.replace(this.list.length - 1, { ...last, detail: `extended, ${heldFor(c, e.at)} from ${clock(e.at)}` });
+    }
+    this.note(e, "hand", c.cause === "taken" || c.cause === "extended" ? "warn" : "plain", controlText(c, e.at), "");
+  }
+
   /** turnFailed tells why a turn failed; what the row of a failed sandbox says is not said twice. */
   private turnFailed(e: Event, detail: string): void {
     const { value, cause } = this.since;
@@ -365,6 +377,27 @@ function boundText(b: TaskHostBound): string {
   const verb = b.reprovision ? "Bound to a new sandbox" : "Bound to sandbox";
   const parts = [`${verb} ${b.sandbox_id}`, b.image, b.network ? `network ${b.network}` : ""];
   return `${parts.filter(Boolean).join(" · ")} (${b.wall})`;
+}
+
+/** heldFor says how long a person has from a moment. */
+function heldFor(c: BrowserControlChanged, at: string): string {
+  const ms = Date.parse(c.until ?? "") - Date.parse(at);
+  return ms > 0 ? span(Math.round(ms / 1000) * 1000) : "a moment";
+}
+
+function controlText(c: BrowserControlChanged, at: string): string {
+  switch (c.cause) {
+    case "taken":
+      return `You took control of the browser for ${heldFor(c, at)}`;
+    case "extended":
+      return `You keep control of the browser for ${heldFor(c, at)}`;
+    case "expired":
+      return "Your time was over: control of the browser went back to the agent";
+    case "left":
+      return "Your window went away: control of the browser went back to the agent";
+    default:
+      return "Control of the browser went back to the agent";
+  }
 }
 
 function sandboxTone(value: SandboxStateChanged["condition"]["value"]): Note["tone"] {

@@ -73,6 +73,18 @@ describe("Timeline", () => {
     expect(s.timeline.seq).toBe(9);
   });
 
+  it("tells who has the browser, one row for one taking and what was added to it", () => {
+    const s = new Story();
+    const until = (sec: number): string => new Date(Date.parse("2026-01-02T03:04:05Z") + sec * 1000).toISOString();
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(300), cause: "taken" });
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(600), cause: "extended" });
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "given_back" });
+    expect(s.shown()).toEqual(["You took control of the browser for 5 min", "Control of the browser went back to the agent"]);
+    expect(s.timeline.items[0]).toMatchObject({ icon: "hand", tone: "warn", detail: expect.stringMatching(/^extended, 10 min from/) as unknown });
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "expired" });
+    expect(s.shown().at(-1)).toBe("Your time was over: control of the browser went back to the agent");
+  });
+
   it("replaces the live answer by the durable message", () => {
     const s = new Story();
     s.tell("LLMRequestStarted", { model: "demo" });

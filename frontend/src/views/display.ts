@@ -1,8 +1,9 @@
-import type { BashDisplay, EditDisplay, ReadDisplay, SearchDisplay, WriteDisplay } from "../api/types.gen";
+import type { BashDisplay, BrowserDisplay, EditDisplay, ReadDisplay, SearchDisplay, WriteDisplay } from "../api/types.gen";
 import type { Call } from "../state/items.svelte";
 import { parseDiff, replacing, type DiffLine } from "../text/diff";
 import { count } from "../text/format";
 import { oneLine, visible } from "../text/visible";
+import { actionText, isBrowser, pageText } from "./browser";
 import { shortPath } from "./words";
 
 /** What a card shows of a call, by tool. A tool that is not known shows its input and text as they are. */
@@ -11,6 +12,7 @@ export type Shown =
   | { as: "diff"; title: string; path: string; lines: () => DiffLine[]; added: number; removed: number; created: boolean; inPlace: boolean }
   | { as: "read"; title: string; path: string; detail: string }
   | { as: "search"; title: string; path: string; detail: string; mode: string; lines: boolean }
+  | { as: "browser"; title: string; detail: string; url: string; display: BrowserDisplay | null }
   | { as: "other"; title: string };
 
 function value(input: unknown, name: string): unknown {
@@ -63,8 +65,11 @@ export function shown(call: Call): Shown {
         mode: d?.mode ?? "", lines: value(input, "-n") !== false,
       };
     }
-    default:
-      return { as: "other", title: summary(input) };
+    default: {
+      if (!isBrowser(call.tool)) return { as: "other", title: summary(input) };
+      const d = display<BrowserDisplay>(call);
+      return { as: "browser", title: actionText(call.tool, input, d), detail: pageText(d), url: d?.url ?? "", display: d };
+    }
   }
 }
 

@@ -140,7 +140,7 @@ const tools: Record<string, IconName> = {
 };
 
 export function toolIcon(tool: string): IconName {
-  return tools[tool] ?? "tool";
+  return tools[tool] ?? (tool.startsWith("browser_") ? "browser" : "tool");
 }
 
 /** whereText says where a call ran, in the words of its card. */
