@@ -276,7 +276,7 @@ func TestPopup(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !strings.Contains(err.Error(), "no more may be") {
+	if err == nil || !strings.Contains(err.Error(), "no more tabs may be") {
 		t.Errorf("too many tabs: %v", err)
 	}
 }
