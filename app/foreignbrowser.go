@@ -36,6 +36,7 @@ type keptBrowser struct {
 	browser.Backend
 	ref    sandbox.Ref
 	forget func()
+	lent   bool // to a pane, which may be shared and closes it; guarded by keptBrowsers.mu
 
 	make sync.Once
 	err  error
@@ -91,6 +92,16 @@ func (k *keptBrowsers) has(root string, ref sandbox.Ref) bool {
 	return b != nil && b.ref == ref
 }
 
+// lend returns options for a pane, whose end is the browser's from now on.
+func (k *keptBrowsers) lend(b browser.Backend) pane.Options {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if kept, ok := b.(*keptBrowser); ok {
+		kept.lent = true
+	}
+	return pane.Options{Backend: b}
+}
+
 // Close lets go of the browser and of what it holds.
 func (b *keptBrowser) Close() (err error) {
 	b.end.Do(func() {
@@ -103,12 +114,15 @@ func (b *keptBrowser) Close() (err error) {
 	return err
 }
 
-// forget closes the browser of a root task whose sandbox is gone.
+// forget closes the browser of a root task whose sandbox is gone, unless a pane
+// does.
 func (k *keptBrowsers) forget(root string) error {
 	k.mu.Lock()
 	b := k.all[root]
+	delete(k.all, root)
+	lent := b == nil || b.lent
 	k.mu.Unlock()
-	if b == nil {
+	if lent {
 		return nil
 	}
 	return b.Close()
@@ -150,7 +164,10 @@ func (b hostBrowsers) backend(root string) (browser.Backend, error) {
 // Open implements session.Browsers.
 func (b hostBrowsers) Open(_ context.Context, rootTaskID string) (pane.Options, error) {
 	made, err := b.backend(rootTaskID)
-	return pane.Options{Backend: made}, err
+	if err != nil {
+		return pane.Options{}, err
+	}
+	return b.kept.lend(made), nil
 }
 
 // Status implements session.Browsers.
@@ -211,8 +228,11 @@ func unreached(err error) error {
 // Open implements session.Browsers.
 func (b servedBrowsers) Open(ctx context.Context, rootTaskID string) (pane.Options, error) {
 	tools, err := b.reach(ctx, rootTaskID)
-	if err != nil || tools != nil {
-		return pane.Options{Backend: tools}, err
+	switch {
+	case err != nil:
+		return pane.Options{}, err
+	case tools != nil:
+		return b.kept.lend(tools), nil
 	}
 	info, err := b.server.Probe(ctx)
 	if err != nil {
