@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/browser.test.mjs
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, note, skip } from "./browser.mjs";
+import { audit, browse, escapeTwice, note, skip } from "./browser.mjs";
 import { stamp } from "./clock.mjs";
 import { start, TOKEN } from "./mock.mjs";
 import { PAGE } from "./mockbrowser.mjs";
@@ -83,9 +83,6 @@ async function take() {
   await until(() => page.evaluate(() => document.activeElement?.getAttribute("aria-label") === "Keyboard of the page"), "the picture has the keyboard");
 }
 
-/** escapeTwice presses Esc twice without a wait between, however busy the machine is. */
-const escapeTwice = () => Promise.all([page.keyboard.press("Escape"), page.keyboard.press("Escape")]);
-
 /** on is the point of the window where a point of the page is shown. */
 async function on(x, y) {
   const box = await place().boundingBox();
@@ -143,14 +140,14 @@ test("Esc is the page's, twice gives back; outside the picture too, and the turn
   await page.keyboard.press("Escape");
   await until(() => canned().inputs.some((i) => i.key === "Escape" && i.type === "up"), "the page has it");
   await page.waitForTimeout(700);
-  await escapeTwice();
+  await escapeTwice(page);
   await agents().waitFor();
   assert.equal(canned().inputs.filter((i) => i.key === "Escape" && i.type === "down").length, 2);
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   await page.keyboard.press("Control+Shift+E");
   await until(() => page.evaluate(() => document.activeElement?.textContent?.trim() === "Give back"), "the focus left the picture");
-  await escapeTwice();
+  await escapeTwice(page);
   await agents().waitFor();
   assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/interrupt")), [], "the turn was not stopped");
 });
@@ -356,6 +353,7 @@ test("nobody looks at what is hidden, and it costs nothing; who has control keep
     }, false);
   await uncover();
   await until(() => canned().views.size === 1, "it looks again");
+  await panel().locator("button:enabled", { hasText: "Take control" }).waitFor();
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   await page.keyboard.press("Control+Shift+E");
