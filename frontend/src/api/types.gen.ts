@@ -524,6 +524,8 @@ export type Kind =
   | "ToolCallApprovalResolved"
   | "UserQuestionRequested"
   | "UserQuestionAnswered"
+  | "SubtaskSpawned"
+  | "SubtaskCompleted"
   | "StepAttemptAbandoned"
   | "LLMRequestStarted"
   | "LLMRequestFinished"
@@ -968,6 +970,22 @@ export interface StepProgress {
   started_at: string;
 }
 
+export interface SubtaskCompleted {
+  call_id: string;
+  task_id: string;
+  status: CallStatus;
+  text: string;
+  usage: Usage;
+  cost_usd: number | null;
+}
+
+export interface SubtaskSpawned {
+  call_id: string;
+  task_id: string;
+  agent: string;
+  description: string;
+}
+
 export type SuspendReason =
   | "waiting_human"
   | "interrupted"
@@ -1046,6 +1064,14 @@ export interface TaskCreated {
   one_shot: boolean;
   plugins?: string[];
   by_policy?: boolean;
+}
+
+export interface TaskDisplay {
+  agent: string;
+  task_id: string;
+  description: string;
+  calls: number;
+  usage: Usage;
 }
 
 export interface TaskFailed {
@@ -1205,6 +1231,7 @@ export interface UserQuestionRequested {
 }
 
 export interface Waiting {
+  task_id: string;
   call_id: string;
   tool: string;
   kind: string;
@@ -1279,6 +1306,8 @@ export interface Payloads {
   ToolCallApprovalResolved: ToolCallApprovalResolved;
   UserQuestionRequested: UserQuestionRequested;
   UserQuestionAnswered: UserQuestionAnswered;
+  SubtaskSpawned: SubtaskSpawned;
+  SubtaskCompleted: SubtaskCompleted;
   StepAttemptAbandoned: StepAttemptAbandoned;
   LLMRequestStarted: LLMRequestStarted;
   LLMRequestFinished: LLMRequestFinished;

@@ -12,6 +12,7 @@ export type Shown =
   | { as: "diff"; title: string; path: string; lines: () => DiffLine[]; added: number; removed: number; created: boolean; inPlace: boolean }
   | { as: "read"; title: string; path: string; detail: string }
   | { as: "search"; title: string; path: string; detail: string; mode: string; lines: boolean }
+  | { as: "task"; title: string; agent: string; prompt: string; detail: string }
   | { as: "browser"; title: string; detail: string; url: string; display: BrowserDisplay | null }
   | { as: "other"; title: string };
 
@@ -65,6 +66,11 @@ export function shown(call: Call): Shown {
         mode: d?.mode ?? "", lines: value(input, "-n") !== false,
       };
     }
+    case "Task": {
+      const agent = call.subtask?.agent || field(input, "subagent_type");
+      const what = call.subtask?.description || field(input, "description");
+      return { as: "task", title: oneLine(what), agent: oneLine(agent), prompt: field(input, "prompt"), detail: taskDetail(call) };
+    }
     default: {
       if (!isBrowser(call.tool)) return { as: "other", title: summary(input) };
       const d = display<BrowserDisplay>(call);
@@ -79,6 +85,17 @@ function readDetail(d: ReadDisplay): string {
   const last = d.start_line + d.lines - 1;
   if (d.start_line === 1 && last >= d.total_lines) return count(d.lines, "line");
   return `lines ${d.start_line}–${last}${d.total_lines ? ` of ${d.total_lines}` : ""}`;
+}
+
+/** taskDetail says what a subagent does now, or how much it did. */
+function taskDetail(call: Call): string {
+  if (!call.subtask) return "";
+  const calls = call.subtask.timeline.items.filter((i) => i.kind === "call");
+  const last = calls.at(-1);
+  if (!call.over && call.asks) return "waits for you";
+  if (!call.over && last && !last.over) return `${last.tool} ${shown(last).title}`.trimEnd();
+  if (!call.over && call.subtask.timeline.thinking) return "thinking";
+  return calls.length > 0 ? count(calls.length, "call") : "";
 }
 
 function searchDetail(d: SearchDisplay): string {

@@ -137,6 +137,7 @@ const tools: Record<string, IconName> = {
   Read: "file",
   Glob: "folder",
   Grep: "search",
+  Task: "sparkle",
 };
 
 export function toolIcon(tool: string): IconName {

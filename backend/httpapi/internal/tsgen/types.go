@@ -41,6 +41,7 @@ var bodies = []any{
 // displays are what the tools show of their results.
 var displays = []any{
 	tools.BashDisplay{}, tools.EditDisplay{}, tools.WriteDisplay{}, tools.ReadDisplay{}, tools.SearchDisplay{},
+	tools.TaskDisplay{},
 	tools.BrowserDisplay{},
 }
 
