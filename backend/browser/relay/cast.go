@@ -268,13 +268,23 @@ func (r *Relay) late() {
 
 // settle acknowledges the frames that were waited for long enough. The lock is
 // held.
+//
+// While a few frames are not acknowledged the browser drops what it paints, also the
+// last before a page comes to rest. So where it had to wait a picture of now is
+// asked for.
 func (r *Relay) settle() {
+	r.behind = r.behind || len(r.acks) > 1
 	for len(r.acks) > 0 && r.due(r.acks[0]) {
 		r.answer(r.acks[0])
 		r.acks = r.acks[1:]
 	}
-	if len(r.acks) == 0 {
-		r.acks = nil
+	if len(r.acks) > 0 {
+		return
+	}
+	r.acks = nil
+	if r.behind {
+		r.behind, r.fresh = false, true
+		r.rouse()
 	}
 }
 
@@ -294,7 +304,11 @@ func (r *Relay) due(a ack) bool {
 	if prompt {
 		return all
 	}
-	return any || time.Since(a.at) >= slowest
+	wait := slowest
+	if r.allQuiet() {
+		wait = keepUp // a page paints no faster than is acknowledged, and the agent uses it
+	}
+	return any || time.Since(a.at) >= wait
 }
 
 // flush acknowledges everything. The lock is held.
