@@ -14,20 +14,22 @@ ARGS    ?=
 
 DESKTOP := build/bin/glovebox-desktop
 
-.PHONY: run test build desktop guest docker-image ui gen check go-test ui-test e2e shots bench crash fuzz lint clean
+.PHONY: run test build desktop guest docker-image image standard-image ui gen check go-test ui-test e2e shots bench crash hands fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
 
 test: setup-test build $(DESKTOP) check ui-test e2e go-test
 
-.PHONY: setup-run setup-test setup-desktop
+.PHONY: setup-run setup-test setup-desktop setup-image
 setup-run:
 	@build/setup.sh run
 setup-test:
 	@build/setup.sh test
 setup-desktop:
 	@build/setup.sh desktop
+setup-image:
+	@build/setup.sh image
 
 # One static file: the screen and the guests are inside.
 build: ui guest
@@ -50,6 +52,14 @@ guest:
 # The program as an image, and a guest that stands alone; see docs/docker.md.
 docker-image: build
 	build/docker/image.sh $(BIN) backend/guest/embedded/bin/glovebox-guest-linux-$$(go env GOARCH) $(VERSION)
+
+# The standard image, which has a browser, on this machine's engine.
+image: setup-image build
+	$(BIN) image build $(ARGS)
+
+# The test that makes the whole of it, which takes minutes and a gigabyte.
+standard-image: setup-image guest
+	go test ./backend/sandbox/docker -run '^TestMakeStandard$$' -standard -v -timeout 1h
 
 ui: frontend/dist/index.html
 
@@ -93,6 +103,10 @@ bench: build
 # Servers that are killed at every step of what they do with a sandbox.
 crash: guest
 	go test ./app -run '^TestCrashPoints$$' -crash.all -v -timeout 2h
+
+# An agent and a person at one page, ten thousand times at random.
+hands:
+	go test ./backend/browser/pane -run '^TestHands$$' -hands.holds 10000 -v -timeout 2h $(ARGS)
 
 fuzz:
 	build/fuzz.sh

@@ -28,6 +28,8 @@ type printer struct {
 	live  string          // kind of the last live frame, while nothing else was written
 	turn  task.Summary    // of the turn that is printed: what it has used
 	put   map[string]bool // questions that were printed, by call id: their answer is
+
+	agents map[string]string // by subtask: the name of its agent
 }
 
 // outlet is a writer that calls gone when nobody takes what is written.
@@ -85,7 +87,11 @@ func (p *printer) frame(f httpapi.Frame) {
 	if p.json {
 		switch f.Type {
 		case "event":
-			p.line("event", map[string]any{"seq": f.Seq, "kind": f.Event.Kind, "at": f.Event.At, "body": f.Event.Body}, "")
+			fields := map[string]any{"seq": f.Seq, "kind": f.Event.Kind, "at": f.Event.At, "body": f.Event.Body}
+			if f.Event.TaskID != f.Event.RootTaskID {
+				fields["task_id"] = f.Event.TaskID
+			}
+			p.line("event", fields, "")
 		case "live":
 			p.line("live", map[string]any{"live": f.Live}, "")
 		}
@@ -93,7 +99,9 @@ func (p *printer) frame(f httpapi.Frame) {
 	}
 	switch f.Type {
 	case "live":
-		p.piece(*f.Live)
+		if f.Live.TaskID == f.Live.RootTaskID { // of several that speak at once no one could read any
+			p.piece(*f.Live)
+		}
 	case "event":
 		p.event(*f.Event)
 	}
@@ -104,8 +112,15 @@ func (p *printer) event(e task.Event) {
 	if err != nil {
 		return
 	}
+	if e.TaskID != e.RootTaskID {
+		p.turn.ApplySubtask(e)
+		p.subtask(e.TaskID, payload)
+		return
+	}
 	p.turn.Apply(e)
 	switch v := payload.(type) {
+	case *task.SubtaskSpawned, *task.SubtaskCompleted:
+		p.handed("", v)
 	case *task.TaskWoken:
 		if v.Cause == "message" {
 			p.turn = task.Summary{}
@@ -157,6 +172,46 @@ func (p *printer) event(e task.Event) {
 		p.endTurn()
 	case *task.TaskCompleted:
 		p.endTurn()
+	}
+}
+
+// subtask prints what a subagent does, in brief: each line says which does it.
+func (p *printer) subtask(id string, payload task.Payload) {
+	mark := "  [" + p.agents[id] + "] "
+	switch v := payload.(type) {
+	case *task.SubtaskSpawned, *task.SubtaskCompleted:
+		p.handed(mark, v)
+	case *task.ToolCallStarted:
+		p.line("", nil, "%s▸ %s %s", mark, v.Tool, brief(v.Input))
+	case *task.ToolResultRecorded:
+		p.line("", nil, "%s  %s, %d ms", mark, v.Status, v.Duration.Milliseconds())
+	case *task.UserQuestionRequested:
+		p.line("", nil, "%s? %s", mark, questionText(v.Question))
+	case *task.UserQuestionAnswered:
+		p.line("", nil, "%s%s", mark, answerText(v))
+	case *task.LLMRetryScheduled:
+		p.line("", nil, "%s↻ %s", mark, retryText(v.Detail, v.At, v.Attempt, v.Attempts))
+	case *task.TaskSuspended:
+		if v.Reason == task.TurnFailed {
+			p.line("", nil, "%s■ parked: %s", mark, printable(v.Detail))
+		}
+	}
+}
+
+// handed prints that work was handed to a subagent, and how that has ended.
+func (p *printer) handed(mark string, payload task.Payload) {
+	switch v := payload.(type) {
+	case *task.SubtaskSpawned:
+		if p.agents == nil {
+			p.agents = map[string]string{}
+		}
+		p.agents[v.TaskID] = printable(v.Agent)
+		p.line("", nil, "%s→ %s: %s", mark, printable(v.Agent), printable(v.Description))
+	case *task.SubtaskCompleted:
+		p.line("", nil, "%s← %s: %s", mark, p.agents[v.TaskID], v.Status)
+		if text := strings.TrimSpace(printable(v.Text)); text != "" && mark == "" && !p.told { // where it is told, the call's result is
+			p.line("", nil, "%s", text)
+		}
 	}
 }
 

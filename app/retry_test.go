@@ -184,7 +184,7 @@ func TestAgents(t *testing.T) {
 	if err := s.call(t.Context(), "GET", "/about", nil, &about); err != nil {
 		t.Fatal(err)
 	}
-	if len(about.Agents) != 3 || about.Agents[0].Name != "main" || about.Agents[1].Description == "" || strings.Join(about.Agents[1].Tools, " ") != "Read Glob Grep AskUser" {
+	if len(about.Agents) != 4 || about.Agents[0].Name != "main" || about.Agents[1].Name != "browser" || about.Agents[1].Description == "" || strings.Join(about.Agents[2].Tools, " ") != "Read Glob Grep AskUser" {
 		t.Errorf("agents = %+v", about.Agents)
 	}
 	ws := workspace(t, 1000)
@@ -202,7 +202,7 @@ func TestAgents(t *testing.T) {
 	}
 	err := s.call(t.Context(), "POST", "/sessions", httpapi.OpenRequest{Goal: "go", Agent: "chef", Spec: spec}, nil)
 	var api *apiError
-	if !errors.As(err, &api) || api.Field != "agent" || !strings.Contains(api.Message, "choose of main, explore, plan") {
+	if !errors.As(err, &api) || api.Field != "agent" || !strings.Contains(api.Message, "choose of main, browser, explore, plan") {
 		t.Errorf("opening with an unknown agent: %v", err)
 	}
 }

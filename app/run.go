@@ -53,7 +53,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.wire, "wire", "", "aio for an image that serves the AIO Sandbox API by its own command (default found out)")
 	fl.StringVar(&f.workspace, "workspace", "", "directory to work in (default an empty one)")
 	fl.StringVar(&f.model, "model", "", modelForms+" (default as configured, else demo)")
-	fl.StringVar(&f.agent, "agent", "", "main (default), explore or plan; the last two only read")
+	fl.StringVar(&f.agent, "agent", "", "main (default), browser (leaves web pages to a subagent that has the sandbox's browser), explore or plan; the last two only read")
 	fl.StringSliceVar(&f.plugins, "plugin", nil, "give the agent a `plugin`: browser (of the sandbox, where its image has one); \"\" is none (default as configured)")
 	fl.StringVar(&f.network, "network", "", "proxy (default), none, or open (no isolation of the network)")
 	fl.StringArrayVar(&f.allow, "allow", nil, "let the proxy reach `HOST[:PORT]` although it is not public; a name, *.DOMAIN, an address or a network")
@@ -190,6 +190,13 @@ func (t *turnWatch) frame(f httpapi.Frame) error {
 	p, err := task.Decode(*f.Event)
 	if err != nil {
 		return nil // a newer kind: printed, not understood
+	}
+	if f.Event.TaskID != f.Event.RootTaskID {
+		switch p.(type) {
+		case *task.ToolCallApprovalRequested, *task.ToolCallApprovalResolved, *task.UserQuestionRequested, *task.UserQuestionAnswered, *task.ToolResultRecorded:
+		default: // its turns are not the session's
+			return nil
+		}
 	}
 	switch p := p.(type) {
 	case *task.TaskWoken:

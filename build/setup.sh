@@ -5,6 +5,7 @@
 #
 #   build/setup.sh run      Go and Node are there; a wall can be had
 #   build/setup.sh desktop  also what the window is built with
+#   build/setup.sh image    also an engine, and what the standard image is made with where no registry answers
 #   build/setup.sh test     also all that the tests use: engine, bubblewrap, browser, display
 #   build/setup.sh stop     ends the engine that this script has started
 set -eu
@@ -74,8 +75,8 @@ stop)
 	rm -f "$pidfile"
 	exit 0
 	;;
-run | desktop | test) ;;
-*) die "usage: build/setup.sh run|desktop|test|stop" ;;
+run | desktop | image | test) ;;
+*) die "usage: build/setup.sh run|desktop|image|test|stop" ;;
 esac
 
 has go || die "Go 1.26 or newer is needed: https://go.dev/dl/"
@@ -87,6 +88,20 @@ if [ "$mode" = run ]; then
 	elif ! has bwrap; then
 		install bubblewrap || true # the server says what is missing
 	fi
+	exit 0
+fi
+
+image_tools() { # the packages that are missing for a Debian made of packages
+	has mmdebstrap || printf ' mmdebstrap'
+	[ "$(id -u)" = 0 ] || has newuidmap || printf ' uidmap' # it then makes the tree as many users at once
+}
+
+if [ "$mode" = image ]; then
+	missing=$(image_tools)
+	has dockerd || engine_answers || missing="$missing docker.io iptables"
+	# shellcheck disable=SC2086 # a list of packages
+	[ -z "$missing" ] || install $missing || true # a registry may do
+	start_engine || die "no Docker engine to make the image for"
 	exit 0
 fi
 
@@ -113,6 +128,7 @@ case ,${GLOVEBOX_TEST_REQUIRE:-}, in # Debian starts a server that is installed:
 *,sshd,*) has sshd || missing="$missing openssh-server" ;;
 esac
 has podman && has runc || missing="$missing podman runc"
+missing="$missing$(image_tools)"
 # shellcheck disable=SC2086 # a list of packages
 [ -z "$missing" ] || install $missing || true
 start_engine || say "no Docker engine: its tests are skipped, or fail where they are required"

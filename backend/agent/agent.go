@@ -13,6 +13,9 @@
 // safe, as ToolCallFinished. A call that was started and has no result is
 // asked for again under its id: the sandbox's guest knows whether it ran.
 //
+// A call of [tools.Task] is a task of its own, which is driven here as well, by a
+// Run over its own log within that of the one that waits for it: see [Subtasks].
+//
 // A call of a [tools.Asker] is put to the person instead, as UserQuestionRequested,
 // and the turn is parked. UserQuestionAnswered, which whoever asks the person
 // appends, is its result in a later Run.
@@ -79,6 +82,10 @@ type Options struct {
 	// is none.
 	Browser func(ctx context.Context) (browser.Backend, error)
 
+	// Subtasks carries out the calls of tools.Task; it is needed where Tools has
+	// that.
+	Subtasks Subtasks
+
 	// Approvals says which calls wait for a person; "" is task.ApproveAuto.
 	Approvals task.Approvals
 
@@ -86,8 +93,9 @@ type Options struct {
 	// on is parked all the same: it may later.
 	OneShot bool
 
-	// Wake, when it receives, has a turn that waits to ask its model again look
-	// at the log: a person may have said something. Nil never does.
+	// Wake, when it receives, has a turn that waits to ask its model again, or a
+	// subtask that waits for a person, look at the log: a person may have said
+	// something. Nil never does.
 	Wake <-chan struct{}
 
 	// Live receives pieces of text and output while they come, from several

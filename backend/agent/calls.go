@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,6 +30,9 @@ func (t *turn) settle(ctx context.Context, uses []llm.Use) (Outcome, error) {
 	tool, refusal := t.resolve(use)
 	if refusal != "" {
 		return "", t.refuse(ctx, use, refusal)
+	}
+	if batch := t.handed(uses); len(batch) > 0 {
+		return t.handOver(ctx, batch)
 	}
 	if asker, ok := tool.(tools.Asker); ok {
 		return t.question(ctx, use, asker)
@@ -119,6 +123,13 @@ type ended struct {
 	result  task.ToolResultRecorded
 	kill    *execenv.KillReport
 	err     error // tools.Tool says which: there is no result
+
+	// Of a call that has handed its work to a subtask.
+	begun     time.Time
+	display   tools.TaskDisplay
+	completed task.SubtaskCompleted // of no task where there was none to complete
+	kills     []execenv.KillReport
+	unknown   int // calls of the subtask that may still run
 }
 
 // runBatch runs calls side by side. More than one means that all only read.
@@ -227,6 +238,9 @@ func (t *turn) record(ctx context.Context, e ended) error {
 	if e.result.Status == task.CallUnknown {
 		events = []task.Payload{task.StepAttemptAbandoned{CallIDs: []string{e.result.CallID}, Detail: "its outcome is unknown; it is not repeated"}, e.result}
 	}
+	if e.completed.TaskID != "" {
+		events = append([]task.Payload{e.completed}, events...)
+	}
 	finished := task.ToolCallFinished{CallID: e.result.CallID}
 	if !t.acks(e.started) {
 		return t.append(ctx, append(events, finished)...)
@@ -261,6 +275,7 @@ func (t *turn) after(ctx context.Context, all []ended) (Outcome, error) {
 		if e.kill != nil && ctx.Err() != nil {
 			t.kills = append(t.kills, *e.kill)
 		}
+		t.kills, t.unknown = append(t.kills, e.kills...), t.unknown+e.unknown
 		if ctx.Err() != nil && e.err == nil {
 			t.cut = t.cut || e.result.Status == task.CallInterrupted
 			if t.unproven(e) {
@@ -277,13 +292,17 @@ func (t *turn) after(ctx context.Context, all []ended) (Outcome, error) {
 	if unreachable == nil || ctx.Err() != nil {
 		return "", nil // run closes what is open when ctx has ended
 	}
+	if stuck, ok := errors.AsType[*stuckError](unreachable); ok {
+		return t.park(ctx, clean(stuck.Error()))
+	}
 	return t.park(ctx, fmt.Sprintf("the sandbox does not answer: %v; the call is asked for again when the turn goes on", unreachable))
 }
 
 // unproven reports whether nobody knows if a call that was stopped has ended.
 func (t *turn) unproven(e ended) bool {
 	tool, ok := t.Tools.Lookup(e.started.Tool)
-	return ok && !tools.ReadOnly(tool) && e.kill == nil &&
+	_, handed := tool.(*tools.Task) // which has counted its own
+	return ok && !handed && !tools.ReadOnly(tool) && e.kill == nil &&
 		(e.result.Status == task.CallInterrupted || e.result.Status == task.CallUnknown)
 }
 

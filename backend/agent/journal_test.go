@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 // journal is a log in memory. It refuses the append number refuse (from 1) and
 // all after it with err, as if the process had died or lost its lease there.
 type journal struct {
+	task    string       // its id; "" is the root's
+	gate    func() error // asked before each append; nil lets all through
 	state   *task.State
 	appends int
 	refuse  int
@@ -69,7 +72,7 @@ func (j *journal) say(t *testing.T, payloads ...task.Payload) {
 
 func (j *journal) write(payloads []task.Payload) error {
 	for _, p := range payloads {
-		e, err := task.Encode("root", "root", 1, time.Unix(int64(len(j.events)), 0), p)
+		e, err := task.Encode("root", cmp.Or(j.task, "root"), 1, time.Unix(int64(len(j.events)), 0), p)
 		if err != nil {
 			return err
 		}
@@ -82,6 +85,11 @@ func (j *journal) write(payloads []task.Payload) error {
 func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if j.gate != nil {
+		if err := j.gate(); err != nil {
+			return err
+		}
 	}
 	if j.appends++; j.refuse > 0 && j.appends >= j.refuse {
 		return j.err
@@ -100,7 +108,7 @@ func (j *journal) again() *journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	events := slices.Clone(j.events)
-	return &journal{events: events, state: task.Fold(events)}
+	return &journal{task: j.task, events: events, state: task.Fold(events)}
 }
 
 // kinds names the events after the first four, calls with their tool's status.

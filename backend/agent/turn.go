@@ -37,6 +37,8 @@ type turn struct {
 	kills       []execenv.KillReport
 	cut         bool           // the end of ctx has ended a call
 	unknown     int            // calls that ctx's end has left nobody knows how
+	exhausted   bool           // it has made all the steps that it may
+	stopping    bool           // what it has handed over is being closed
 	interrupted chan time.Time // capacity one: when ctx ended
 
 	mu sync.Mutex // one Append at a time, and State only between two
@@ -117,6 +119,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			return t.done(ctx)
 		}
 		if steps == t.MaxSteps {
+			t.exhausted = true
 			return t.park(ctx, fmt.Sprintf("stopped after %d steps; retry, or send a message, to go on", steps))
 		}
 		if outcome, err := t.wait(ctx); err != nil || outcome != "" {
@@ -173,6 +176,9 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 	if errors.Is(context.Cause(ctx), execenv.ErrFenced) {
 		return Failed, context.Cause(ctx)
 	}
+	if err := t.stopSubtasks(ctx); err != nil {
+		return Failed, err
+	}
 	s := t.journal.State()
 	var events []task.Payload
 	var abandoned []string
@@ -200,6 +206,7 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 	if abandoned != nil {
 		events = append([]task.Payload{task.StepAttemptAbandoned{CallIDs: abandoned, Detail: "stopped before their outcome was known"}}, events...)
 	}
+	t.unknown += len(abandoned)
 	var took time.Duration
 	select {
 	case at := <-t.interrupted:
@@ -207,7 +214,7 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 	case <-time.After(detached): // AfterFunc runs as soon as ctx ends; never in practice
 	}
 	events = append(events,
-		task.TurnInterrupted{Cause: cause(ctx), Kills: t.kills, Left: left(t.kills), Unknown: t.unknown + len(abandoned), Took: took},
+		task.TurnInterrupted{Cause: cause(ctx), Kills: t.kills, Left: left(t.kills), Unknown: t.unknown, Took: took},
 		task.TaskSuspended{Reason: task.Interrupted, WakeOn: task.WakeNextGoal})
 	return Interrupted, t.append(ctx, events...)
 }

@@ -61,7 +61,7 @@ func newDesk(t *testing.T, pages map[string]string) *desk {
 
 	place := browsertest.Context(t)
 	d.tabs = tabs.New(tabs.Options{
-		Dial: place.Dial, Context: place.ID, Downloads: d.files, Max: 5,
+		Dial: reached(t, place), Context: place.ID, Downloads: d.files, Max: 5,
 		Held: func() bool { return d.lease.State().Held() },
 	})
 	t.Cleanup(func() { d.tabs.Close() })

@@ -76,6 +76,7 @@ type Retry struct {
 // decided; "question", which is answered in words; or "hands", which asks for
 // something to be done in the sandbox's browser and then answered.
 type Waiting struct {
+	TaskID  string   `json:"task_id"` // the session's, or that of a subtask
 	CallID  string   `json:"call_id"`
 	Tool    string   `json:"tool"`
 	Kind    string   `json:"kind"`

@@ -406,7 +406,7 @@ func sessionOf(v session.View) Session {
 }
 
 func waitingOf(w task.Waiting) Waiting {
-	out := Waiting{CallID: w.CallID, Tool: w.Tool, Kind: waitsForApproval, Reason: w.Reason, Options: []string{}}
+	out := Waiting{TaskID: w.TaskID, CallID: w.CallID, Tool: w.Tool, Kind: waitsForApproval, Reason: w.Reason, Options: []string{}}
 	if q := w.Question; q != nil {
 		out.Kind, out.Text = q.Kind, q.Text
 		out.Options = append(out.Options, q.Options...)

@@ -63,7 +63,7 @@ func (s *Service) settle(ctx context.Context, id, callID, cause string, answer f
 		if err != nil {
 			return err
 		}
-		if err := s.append(ctx, v.ID, 0, p, &task.TaskWoken{Cause: cause}); err != nil {
+		if err := s.appendTo(ctx, v.ID, w.TaskID, 0, p, &task.TaskWoken{Cause: cause}); err != nil {
 			return err
 		}
 		s.wake(v.ID)

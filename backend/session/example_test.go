@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/execenv/local"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -81,6 +82,32 @@ func ExampleHostConfig_provider() {
 	// rooms://here#s-1 /tmp
 	// <nil>
 	// mounts[0].kind: there are no claims here; choose nas
+}
+
+// reader is a browser of the program's own: one that only reads pages.
+type reader struct{ browser.Backend }
+
+func (reader) Navigate(_ context.Context, url string) (browser.Look, error) {
+	return browser.Look{Text: "# " + url}, nil
+}
+
+// A browser of the program's own, in the place of the one in the sandbox: the agent's
+// browser tools act on it, and nobody looks on. It is asked for once for each sandbox.
+func ExampleHostConfig_browser() {
+	host := session.HostConfig{SandboxBrowserFactory: func(h sandbox.Handle) (browser.Backend, error) {
+		if h.Wire != sandbox.WireAIO {
+			return nil, nil // that one has none
+		}
+		return reader{}, nil
+	}}
+	b, err := host.SandboxBrowserFactory(sandbox.Handle{BaseURL: "http://127.0.0.1:8080", Wire: sandbox.WireAIO})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	look, err := b.Navigate(context.Background(), "https://example.com/")
+	fmt.Println(look.Text, err)
+	// Output: # https://example.com/ <nil>
 }
 
 // The policy sends a workspace to the host itself: the answer is asked for once,

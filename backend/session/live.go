@@ -52,7 +52,7 @@ func (b *liveBuffers) add(f stream.Live) {
 
 // settle forgets what p has made durable, or void: the text of a request that
 // failed was never said.
-func (b *liveBuffers) settle(root string, p task.Payload) {
+func (b *liveBuffers) settle(root, taskID string, p task.Payload) {
 	call, text := "", false
 	switch p := p.(type) { // an agent hands over values, a person's call a pointer
 	case task.LLMRequestFinished:
@@ -67,7 +67,7 @@ func (b *liveBuffers) settle(root string, p task.Payload) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.parts[root] {
-		if text && (key.kind == stream.LiveText || key.kind == stream.LiveThinking) || call != "" && key.call == call {
+		if text && key.task == taskID && (key.kind == stream.LiveText || key.kind == stream.LiveThinking) || call != "" && key.call == call {
 			delete(b.parts[root], key)
 		}
 	}

@@ -83,7 +83,7 @@ func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, 
 	if err := s.append(ctx, root, 0, recorded); err != nil {
 		return nil, err
 	}
-	s.live.settle(root, recorded)
+	s.live.settle(root, root, recorded)
 	if started.Where.Boot != "" && tools.Kept(tool) { // by a guest
 		if err := s.ack(ctx, root, started.CallID); err != nil {
 			s.o.Log.Debug("call not acknowledged", "session", root, "call", started.CallID, "err", err)

@@ -195,24 +195,43 @@ func (s *Service) catchUp(ctx context.Context, v task.Summary) error {
 // append writes payloads to a root task's log: the host's own word when
 // generation is 0, else that of a take-up, which the store fences.
 func (s *Service) append(ctx context.Context, root string, generation int64, payloads ...task.Payload) error {
+	return s.appendTo(ctx, root, root, generation, payloads...)
+}
+
+// appendTo is append for any task under a root.
+func (s *Service) appendTo(ctx context.Context, root, taskID string, generation int64, payloads ...task.Payload) error {
+	events, err := encode(root, taskID, generation, payloads)
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, events); err != nil {
+		return err
+	}
+	s.recordCalls(root, payloads)
+	return nil
+}
+
+func encode(root, taskID string, generation int64, payloads []task.Payload) ([]task.Event, error) {
 	events := make([]task.Event, len(payloads))
 	now := time.Now()
 	for i, p := range payloads {
-		e, err := task.Encode(root, root, generation, now, p)
+		e, err := task.Encode(root, taskID, generation, now, p)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		events[i] = e
 	}
+	return events, nil
+}
+
+// write appends events, of one task or several, all or none.
+func (s *Service) write(ctx context.Context, events []task.Event) error {
 	_, err := s.o.Store.Append(ctx, events...)
 	switch { // the store speaks of tasks
 	case errors.Is(err, store.ErrUnknownTask):
 		return ErrUnknown
 	case errors.Is(err, store.ErrEnded):
 		return ErrEnded
-	}
-	if err == nil {
-		s.recordCalls(root, payloads)
 	}
 	return err
 }

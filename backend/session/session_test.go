@@ -68,11 +68,11 @@ func TestLiveBuffers_keepTheNewestPart(t *testing.T) {
 	if p.End != at || p.Offset != p.End-int64(len(p.Data)) {
 		t.Errorf("kept %d to %d with %d bytes, want the end at %d", p.Offset, p.End, len(p.Data), at)
 	}
-	b.settle("r", &task.ToolResultRecorded{CallID: "other"})
+	b.settle("r", "", &task.ToolResultRecorded{CallID: "other"})
 	if len(b.of("r")) != 1 {
 		t.Error("another call's result dropped the part")
 	}
-	b.settle("r", &task.ToolResultRecorded{CallID: "c"})
+	b.settle("r", "", &task.ToolResultRecorded{CallID: "c"})
 	if len(b.of("r")) != 0 {
 		t.Error("the part outlives its result")
 	}
@@ -84,17 +84,28 @@ func TestLiveBuffers_textEndsWithItsRequest(t *testing.T) {
 	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveThinking, End: 2, Data: "hm"})
 	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveText, End: 4, Data: "Half"})
 	b.add(stream.Live{RootTaskID: "r", Kind: stream.LiveOutput, CallID: "c", Stream: "stdout", End: 1, Data: "x"})
-	b.settle("r", task.LLMRequestStarted{})
+	b.settle("r", "", task.LLMRequestStarted{})
 	if got := b.of("r"); len(got) != 3 {
 		t.Errorf("%d parts are left, want 3", len(got))
 	}
-	b.settle("r", task.LLMRequestFinished{Error: "overloaded"})
+	b.settle("r", "", task.LLMRequestFinished{Error: "overloaded"})
 	if got := b.of("r"); len(got) != 1 || got[0].Kind != stream.LiveOutput {
 		t.Errorf("left is %+v, want the call's output alone", got)
 	}
-	b.settle("r", task.ToolResultRecorded{CallID: "c"})
+	b.settle("r", "", task.ToolResultRecorded{CallID: "c"})
 	if got := b.of("r"); len(got) != 0 {
 		t.Errorf("left is %+v, want nothing", got)
+	}
+}
+
+// What one task of a session says ends with its own requests.
+func TestLiveBuffers_eachTaskForItself(t *testing.T) {
+	b := newLiveBuffers()
+	b.add(stream.Live{RootTaskID: "r", TaskID: "r", Kind: stream.LiveText, End: 1, Data: "a"})
+	b.add(stream.Live{RootTaskID: "r", TaskID: "t", Kind: stream.LiveText, End: 1, Data: "b"})
+	b.settle("r", "t", task.LLMRequestFinished{})
+	if got := b.of("r"); len(got) != 1 || got[0].TaskID != "r" {
+		t.Errorf("left is %+v, want the other task's text alone", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,10 +42,11 @@ type views struct {
 
 	seen  int64
 	roots map[string]*task.Summary
+	subs  map[string]map[string]*task.Summary // by root: the subtasks that go on
 }
 
 func newViews(s *store.Store) *views {
-	v := &views{store: s, turn: make(chan struct{}, 1), roots: map[string]*task.Summary{}}
+	v := &views{store: s, turn: make(chan struct{}, 1), roots: map[string]*task.Summary{}, subs: map[string]map[string]*task.Summary{}}
 	v.turn <- struct{}{}
 	return v
 }
@@ -68,6 +70,7 @@ func (v *views) find(ctx context.Context, id string) ([]task.Summary, error) {
 	add := func(s *task.Summary) {
 		c := *s
 		c.Open, c.Waiting = slices.Clone(s.Open), slices.Clone(s.Waiting)
+		v.addSubtasks(&c)
 		out = append(out, c)
 	}
 	if s, ok := v.roots[id]; ok {
@@ -88,6 +91,39 @@ func (v *views) find(ctx context.Context, id string) ([]task.Summary, error) {
 	return out, nil
 }
 
+// addSubtasks adds to a session's summary what waits for a person in its subtasks.
+// Its turn is under way then and waits for them.
+func (v *views) addSubtasks(s *task.Summary) {
+	if s.Status != task.StatusRunning && s.Status != task.StatusWaiting {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.subs[s.ID])) {
+		if waiting := v.subs[s.ID][id].Waiting; len(waiting) > 0 {
+			s.Waiting, s.Status = append(s.Waiting, waiting...), task.StatusWaiting
+		}
+	}
+}
+
+// applySubtask folds an event of a subtask, which is forgotten once it has ended.
+func (v *views) applySubtask(e task.Event) {
+	if root := v.roots[e.RootTaskID]; root != nil {
+		root.ApplySubtask(e)
+	}
+	subs := v.subs[e.RootTaskID]
+	if subs == nil {
+		subs = map[string]*task.Summary{}
+		v.subs[e.RootTaskID] = subs
+	}
+	s := subs[e.TaskID]
+	if s == nil {
+		s = &task.Summary{}
+		subs[e.TaskID] = s
+	}
+	if s.Apply(e); s.Status == task.StatusEnded {
+		delete(subs, e.TaskID)
+	}
+}
+
 func (v *views) catchUp(ctx context.Context) error {
 	const page = 1000
 	for {
@@ -98,6 +134,7 @@ func (v *views) catchUp(ctx context.Context) error {
 		for _, e := range events {
 			v.seen = e.Seq
 			if e.TaskID != e.RootTaskID {
+				v.applySubtask(e)
 				continue
 			}
 			s, ok := v.roots[e.RootTaskID]

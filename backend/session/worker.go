@@ -26,6 +26,7 @@ type driver struct {
 	cancel     context.CancelCauseFunc // of the step under way
 	uproot     context.CancelCauseFunc // of the re-provision under way
 	stop       error                   // asked for between two steps
+	browsing   chan struct{}           // of capacity one: held by the subtask whose turn it is with the browser
 	step       *sandbox.Step           // of an allocation under way, else nil; never written to
 }
 
@@ -33,7 +34,7 @@ type driver struct {
 func (s *Service) driverOf(root string) *driver {
 	d, ok := s.drivers[root]
 	if !ok {
-		d = &driver{root: root, nudge: make(chan struct{}, 1)}
+		d = &driver{root: root, nudge: make(chan struct{}, 1), browsing: make(chan struct{}, 1)}
 		s.drivers[root] = d
 	}
 	return d
@@ -189,7 +190,7 @@ func (s *Service) takeUp(ctx context.Context, d *driver) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &journal{service: s, root: d.root, generation: generation, state: st}, nil
+	return &journal{service: s, root: d.root, task: d.root, generation: generation, state: st}, nil
 }
 
 // bind gives a task that has never had one its sandbox. A task that has had one
@@ -230,6 +231,18 @@ func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) erro
 	return cause
 }
 
+// turn is what the tasks of one turn of a session are driven with: its own, and
+// those that this hands work to.
+type turn struct {
+	service *Service
+	driver  *driver
+	created task.TaskCreated // of the session
+	model   llm.Served
+	place   agent.Place
+	browser bool // the sandbox has one, and one of the tasks may use it
+	caller  execenv.Caller
+}
+
 func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	st := j.State()
 	park := func(err error) error {
@@ -245,26 +258,13 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 	if err != nil {
 		return park(err)
 	}
-	own, place := preset.Tools(s.o.Tools), placeOf(st)
-	if slices.Contains(st.Created.Plugins, task.PluginBrowser) && s.HasBrowser(ctx, d.root) {
-		own, place.Browser = own.With(tools.Browser()...), true
+	t := &turn{
+		service: s, driver: d, created: st.Created, model: model, place: placeOf(st),
+		caller: execenv.Caller{RootTaskID: d.root, Generation: j.generation},
 	}
-	caller := execenv.Caller{RootTaskID: d.root, Generation: j.generation}
-	outcome, err := agent.Run(ctx, j, agent.Options{
-		Model:     model,
-		ModelName: st.Created.Model,
-		System:    preset.System(place, own),
-		Tools:     own,
-		Env:       func(ctx context.Context) (execenv.Env, error) { return s.env(ctx, j.State().Bound, d.root, caller) },
-		Browser:   s.agentBrowser(d.root),
-		Approvals: st.Created.Approvals,
-		Live:      s.publish,
-		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, d.root, callID) },
-		OneShot:   st.Created.OneShot,
-		Wake:      d.nudge,
-		NewCallID: newCallID,
-		Log:       s.o.Log.With("session", d.root),
-	})
+	_, noPages := preset.Subagent(agent.WebPreset)
+	t.browser = (noPages == nil || preset.Browses(t.plugged(st))) && s.HasBrowser(ctx, d.root)
+	outcome, err := agent.Run(ctx, j, t.options(j, preset))
 	if err != nil {
 		return fmt.Errorf("turn: %w", err)
 	}
@@ -276,6 +276,46 @@ func (s *Service) turn(ctx context.Context, d *driver, j *journal) error {
 		return s.release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
 	}
 	return nil
+}
+
+// options say how a task of the turn is driven. Its agent has the browser when
+// that is its to use and the sandbox has one.
+func (t *turn) options(j *journal, preset agent.Preset) agent.Options {
+	s, root := t.service, t.driver.root
+	own, place := preset.Tools(s.o.Tools), t.place
+	if t.browser && preset.Browses(t.plugged(j.State())) {
+		own, place.Browser = own.With(tools.Browser()...), true
+	}
+	return agent.Options{
+		Model:     t.model,
+		ModelName: t.created.Model,
+		System:    preset.System(place, own),
+		Tools:     own,
+		Env:       t.env,
+		Browser:   s.agentBrowser(root),
+		Subtasks:  &subtasks{turn: t, journal: j, preset: preset},
+		Approvals: t.created.Approvals,
+		Live:      s.publish,
+		Ack:       func(ctx context.Context, callID string) error { return s.ack(ctx, root, callID) },
+		OneShot:   j.State().Created.OneShot,
+		Wake:      t.driver.nudge,
+		NewCallID: newCallID,
+		Log:       s.o.Log.With("session", root),
+	}
+}
+
+// plugged reports whether a task is to have the browser.
+func (t *turn) plugged(st *task.State) bool {
+	return slices.Contains(st.Created.Plugins, task.PluginBrowser)
+}
+
+// env opens the place that the session is bound to now, for any of its tasks.
+func (t *turn) env(ctx context.Context) (execenv.Env, error) {
+	v, err := t.service.View(ctx, t.driver.root)
+	if err != nil {
+		return nil, err
+	}
+	return t.service.env(ctx, v.Bound, t.driver.root, t.caller)
 }
 
 // env opens the place a task is bound to.

@@ -300,6 +300,26 @@ type ToolCallApprovalResolved struct {
 	Reason string `json:"reason"`
 }
 
+// SubtaskSpawned says that a call has handed work to another agent, whose task has
+// a log of its own under the same root. Of one call there is one, ever.
+type SubtaskSpawned struct {
+	CallID      string `json:"call_id"`
+	TaskID      string `json:"task_id"`
+	Agent       string `json:"agent"`       // a preset
+	Description string `json:"description"` // in a few words, for people
+}
+
+// SubtaskCompleted says how a subtask has ended. What it said last is the result
+// of its call.
+type SubtaskCompleted struct {
+	CallID  string     `json:"call_id"`
+	TaskID  string     `json:"task_id"`
+	Status  CallStatus `json:"status"` // CallOK, CallError or CallInterrupted
+	Text    string     `json:"text"`
+	Usage   llm.Usage  `json:"usage"`    // of its own requests, which are in its own log
+	CostUSD *float64   `json:"cost_usd"` // nil when the price of some of it is not known
+}
+
 // StepAttemptAbandoned says that a take-up found calls of an earlier generation
 // unfinished, and what it does about them.
 type StepAttemptAbandoned struct {
@@ -374,6 +394,8 @@ const (
 	KindToolApprovalResolved  Kind = "ToolCallApprovalResolved"
 	KindUserQuestionRequested Kind = "UserQuestionRequested"
 	KindUserQuestionAnswered  Kind = "UserQuestionAnswered"
+	KindSubtaskSpawned        Kind = "SubtaskSpawned"
+	KindSubtaskCompleted      Kind = "SubtaskCompleted"
 	KindStepAttemptAbandoned  Kind = "StepAttemptAbandoned"
 	KindLLMRequestStarted     Kind = "LLMRequestStarted"
 	KindLLMRequestFinished    Kind = "LLMRequestFinished"
@@ -405,6 +427,8 @@ func (ToolCallApprovalRequested) EventKind() Kind { return KindToolApprovalReque
 func (ToolCallApprovalResolved) EventKind() Kind  { return KindToolApprovalResolved }
 func (UserQuestionRequested) EventKind() Kind     { return KindUserQuestionRequested }
 func (UserQuestionAnswered) EventKind() Kind      { return KindUserQuestionAnswered }
+func (SubtaskSpawned) EventKind() Kind            { return KindSubtaskSpawned }
+func (SubtaskCompleted) EventKind() Kind          { return KindSubtaskCompleted }
 func (StepAttemptAbandoned) EventKind() Kind      { return KindStepAttemptAbandoned }
 func (LLMRequestStarted) EventKind() Kind         { return KindLLMRequestStarted }
 func (LLMRequestFinished) EventKind() Kind        { return KindLLMRequestFinished }
@@ -436,6 +460,8 @@ var blank = map[Kind]func() Payload{
 	KindToolApprovalResolved:  func() Payload { return &ToolCallApprovalResolved{} },
 	KindUserQuestionRequested: func() Payload { return &UserQuestionRequested{} },
 	KindUserQuestionAnswered:  func() Payload { return &UserQuestionAnswered{} },
+	KindSubtaskSpawned:        func() Payload { return &SubtaskSpawned{} },
+	KindSubtaskCompleted:      func() Payload { return &SubtaskCompleted{} },
 	KindStepAttemptAbandoned:  func() Payload { return &StepAttemptAbandoned{} },
 	KindLLMRequestStarted:     func() Payload { return &LLMRequestStarted{} },
 	KindLLMRequestFinished:    func() Payload { return &LLMRequestFinished{} },

@@ -49,6 +49,7 @@ type Summary struct {
 // Waiting is a call that waits for a person: for a decision whether it is made,
 // or, when it is a question, for the answer.
 type Waiting struct {
+	TaskID   string // which may be a subtask's
 	CallID   string
 	Tool     string
 	Reason   string    // why it needs a decision
@@ -61,7 +62,16 @@ type State struct {
 	Calls map[string]*Call
 	Seen  map[Actor]map[string]string // path to hash, as each actor last saw it
 
+	Subtasks map[string]*Subtask // by the id of the call that each came of
+	Handed   int                 // how many of them since a person last spoke
+
 	messages []llm.Message // as appended, without tool results
+}
+
+// Subtask is what a task's own log knows of a task that it has spawned.
+type Subtask struct {
+	Spawned   SubtaskSpawned
+	Completed *SubtaskCompleted // nil while it goes on
 }
 
 // Call is what the log knows of one tool call.
@@ -103,6 +113,19 @@ func (s *State) Apply(e Event) {
 	switch p := p.(type) {
 	case *MessagesAppended:
 		s.messages = append(s.messages, p.Messages...)
+		if p.byPerson() {
+			s.Handed = 0
+		}
+	case *SubtaskSpawned:
+		if s.Subtasks == nil {
+			s.Subtasks = map[string]*Subtask{}
+		}
+		s.Subtasks[p.CallID] = &Subtask{Spawned: *p}
+		s.Handed++
+	case *SubtaskCompleted:
+		if sub := s.Subtasks[p.CallID]; sub != nil {
+			sub.Completed = p
+		}
 	case *ToolCallStarted:
 		c := s.call(p.CallID)
 		c.Started, c.StartedAt = p, e.At
@@ -148,6 +171,18 @@ func (s *State) Unsettled() []string {
 func (s *Summary) Apply(e Event) {
 	if p, err := Decode(e); err == nil {
 		s.apply(e, p)
+	}
+}
+
+// ApplySubtask folds an event of a task that this one, or one below it, has
+// spawned: what that uses is this one's too.
+func (s *Summary) ApplySubtask(e Event) {
+	s.Seq, s.UpdatedAt = e.Seq, e.At
+	if e.Kind != KindLLMRequestFinished {
+		return
+	}
+	if p, err := Decode(e); err == nil {
+		s.spend(p.(*LLMRequestFinished))
 	}
 }
 
@@ -203,9 +238,9 @@ func (s *Summary) apply(e Event, p Payload) {
 	case *ToolCallFinished:
 		s.Open = without(s.Open, p.CallID)
 	case *ToolCallApprovalRequested:
-		s.Waiting = append(s.waitingWithout(p.CallID), Waiting{CallID: p.CallID, Tool: p.Tool, Reason: p.Reason})
+		s.Waiting = append(s.waitingWithout(p.CallID), Waiting{TaskID: e.TaskID, CallID: p.CallID, Tool: p.Tool, Reason: p.Reason})
 	case *UserQuestionRequested:
-		s.Waiting = append(s.waitingWithout(p.CallID), Waiting{CallID: p.CallID, Tool: p.Tool, Question: &p.Question})
+		s.Waiting = append(s.waitingWithout(p.CallID), Waiting{TaskID: e.TaskID, CallID: p.CallID, Tool: p.Tool, Question: &p.Question})
 	case *ToolCallApprovalResolved:
 		s.Waiting = s.waitingWithout(p.CallID)
 	case *UserQuestionAnswered:

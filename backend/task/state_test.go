@@ -215,6 +215,34 @@ func TestSummary_followsState(t *testing.T) {
 }
 
 // Usage is that of the requests, counted once, those that failed included.
+func TestFold_subtasks(t *testing.T) {
+	s := task.Fold(history(t, task.TaskCreated{}, said(llm.RoleUser, text("go")), task.SubtaskSpawned{CallID: "c1", TaskID: "t1"}))
+	if sub := s.Subtasks["c1"]; sub == nil || sub.Spawned.TaskID != "t1" || sub.Completed != nil || s.Handed != 1 {
+		t.Errorf("started: %+v, %d handed on", sub, s.Handed)
+	}
+	s = task.Fold(history(t, task.TaskCreated{}, task.SubtaskSpawned{CallID: "c1", TaskID: "t1"},
+		task.SubtaskCompleted{CallID: "c1", Status: task.CallOK}, said(llm.RoleUser, text("more"))))
+	if sub := s.Subtasks["c1"]; sub == nil || sub.Completed == nil || s.Handed != 0 {
+		t.Errorf("ended: %+v, %d handed on since the last message", sub, s.Handed)
+	}
+}
+
+// What a subtask uses is its parent's too, and nothing else of its log is.
+func TestSummary_applySubtask(t *testing.T) {
+	s := task.Fold(history(t, task.TaskCreated{}, task.TaskWoken{})).Summary
+	for i, p := range []task.Payload{task.LLMRequestFinished{Usage: llm.Usage{Input: 3}}, task.TaskCompleted{}, task.TaskSuspended{}} {
+		e, err := task.Encode("t", "below", 0, start, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Seq = int64(10 + i)
+		s.ApplySubtask(e)
+	}
+	if s.Usage.Input != 3 || s.Status != task.StatusRunning || s.Seq != 12 {
+		t.Errorf("summary = %+v", s)
+	}
+}
+
 func TestFold_usage(t *testing.T) {
 	usage := llm.Usage{Input: 10, Output: 2}
 	cost := func(x float64) *float64 { return &x }
@@ -402,7 +430,7 @@ func TestEncode_roundTripsEveryKind(t *testing.T) {
 		&task.ToolCallFinished{CallID: "c"}, &task.ToolCallDenied{Reason: "r"}, &task.ToolCallApprovalRequested{CallID: "c", Input: json.RawMessage(`{}`)},
 		&task.UserQuestionRequested{CallID: "c", Question: task.Question{Kind: task.QuestionText, Text: "?", Options: []string{"a"}}},
 		&task.UserQuestionAnswered{CallID: "c", Text: "a"},
-		&task.ToolCallApprovalResolved{Allow: true}, &task.StepAttemptAbandoned{CallIDs: []string{"c"}}, &task.LLMRequestStarted{Model: "m"},
+		&task.ToolCallApprovalResolved{Allow: true}, &task.StepAttemptAbandoned{CallIDs: []string{"c"}}, &task.BrowserControlChanged{Viewer: "person", Cause: task.ControlTaken, Until: start}, &task.LLMRequestStarted{Model: "m"},
 		&task.LLMRequestFinished{Error: "e"}, &task.TaskCompleted{Text: "t"}, &task.TaskFailed{Error: "e"}, &task.TaskCancelled{Reason: "r"},
 	}
 	for _, p := range payloads {

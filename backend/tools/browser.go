@@ -33,12 +33,22 @@ type BrowserDisplay struct {
 	// there is no result the same holds of every browser_type.
 	Secret bool `json:"secret"`
 
+	// Refused is why the call was not let to the page, for the sake of a person:
+	// RefusedHeld, RefusedLook, or "" when it was let.
+	Refused string `json:"refused"`
+
 	Picture   *BrowserPicture `json:"picture"` // it is the result's image
 	Box       *browser.Box    `json:"box"`     // of the element, in CSS pixels of the viewport; nil when it is not known
 	Tabs      []tabs.Info     `json:"tabs"`
 	Downloads []tabs.Download `json:"downloads"`
 	Console   []tabs.Line     `json:"console"`
 }
+
+// Why a call was refused for the sake of a person.
+const (
+	RefusedHeld = "held" // the person has control
+	RefusedLook = "look" // the person had control, and the agent has not looked since
+)
 
 // BrowserPicture says how large a screenshot is.
 type BrowserPicture struct {
@@ -123,6 +133,7 @@ func (t *browserTool[P]) Run(ctx context.Context, c Call) (Result, error) {
 	look, err := act.do(limited, b)
 	display.see(look, act)
 	if err != nil {
+		display.Refused = refusedBy(err)
 		r, err := browserFault(ctx, err)
 		r.Display = display
 		return r, err

@@ -63,6 +63,18 @@ func browserFault(ctx context.Context, err error) (Result, error) {
 	return Result{Status: task.CallError, Text: sentence(err)}, nil
 }
 
+// refusedBy tells a refusal of the lease from other errors.
+func refusedBy(err error) string {
+	var held *control.HeldError
+	switch {
+	case errors.As(err, &held):
+		return RefusedHeld
+	case errors.Is(err, control.ErrLook):
+		return RefusedLook
+	}
+	return ""
+}
+
 // sentence is an error as a sentence of its own. What follows its first line is
 // left as it is.
 func sentence(err error) string {

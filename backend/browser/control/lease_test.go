@@ -216,3 +216,46 @@ func TestLease_interleavings(t *testing.T) {
 		}
 	}
 }
+
+// Every change is told in order with its cause, also to who asks later.
+func TestLease_changes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := control.New()
+		l.GiveBack("ann") // who has nothing changes nothing
+		l.Take("ann", time.Minute)
+		l.Take("ann", 2*time.Minute)
+		l.Take("bob", time.Minute) // refused
+		l.Extend("ann", time.Minute)
+		l.GiveBack("ann")
+		l.Take("bob", time.Second)
+		time.Sleep(time.Second)
+		l.Take("ann", time.Minute)
+		l.Leave("bob")
+		l.Leave("ann")
+		var got []string
+		var third uint64
+		for i, c := range l.Changes(0) {
+			got = append(got, c.Viewer+" "+c.Cause)
+			if over := c.Cause == control.GivenBack || c.Cause == control.Expired || c.Cause == control.Left; over != c.Until.IsZero() {
+				t.Errorf("%+v", c)
+			}
+			if i == 2 {
+				third = c.Seq
+			}
+		}
+		want := "ann taken, ann extended, ann extended, ann given_back, bob taken, bob expired, ann taken, ann left"
+		if strings.Join(got, ", ") != want {
+			t.Errorf("changes: %s, want %s", strings.Join(got, ", "), want)
+		}
+		if after := l.Changes(third); len(after) != 5 || after[0].Cause != control.GivenBack {
+			t.Errorf("after the third: %+v", after)
+		}
+		for range 300 {
+			l.Take("ann", time.Minute)
+		}
+		if all := l.Changes(0); len(all) != 256 || all[255].Seq != 308 {
+			t.Errorf("%d changes are kept, the last of them %d", len(all), all[len(all)-1].Seq)
+		}
+		l.Leave("ann")
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
@@ -41,7 +42,7 @@ type recorder struct {
 	masked bool          // a person has control, or the agent has yet to look
 	over   time.Time     // since when that is over
 	since  time.Time     // from when on pictures that come may be kept
-	behind time.Duration // the browser's clock, and a picture's way here, at least
+	behind time.Duration // how far the browser's clock is, and a picture's way here at least
 }
 
 // run records until that is not wanted any more, the view ends, or life does. It
@@ -50,7 +51,7 @@ func (r *recorder) run(life context.Context) bool {
 	v := r.from.Relay.Join(relay.View{ID: Viewer, Width: pictureWidth, Height: pictureHeight, Quality: pictureQuality, Quiet: true})
 	defer v.Leave()
 	// What is on the screen may be from before, so it begins as after a hold.
-	r.turn, r.masked, r.behind = r.from.Lease.State().Turn, true, time.Hour
+	r.turn, r.masked, r.behind = r.from.Lease.State().Turn, true, math.MaxInt64
 	for r.wanted() {
 		ctx, cancel := context.WithTimeout(life, tail)
 		m, err := v.Next(ctx)
@@ -124,8 +125,12 @@ func (r *recorder) sight() sight {
 // take keeps a picture, unless it could be one of what a person did, and returns
 // how long the next one may wait.
 func (r *recorder) take(v *relay.Viewer, f *relay.Frame) time.Duration {
-	r.behind = min(r.behind, f.At.Sub(f.Shown))
-	if !f.At.After(r.since) || !f.Shown.Add(r.behind).After(r.over) {
+	painted := f.Shown
+	if !f.Shot { // by the browser's clock
+		r.behind = min(r.behind, f.At.Sub(f.Shown))
+		painted = painted.Add(r.behind)
+	}
+	if !f.At.After(r.since) || !painted.After(r.over) {
 		v.Fresh() // a page that is still paints no other
 		return quick
 	}

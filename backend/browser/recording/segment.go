@@ -106,64 +106,67 @@ func headSum(front, head []byte) uint32 {
 }
 
 // scan reads the records of a segment up to the first that is not whole, and
-// returns where that begins. Bodies are read, and held against their sums, when
-// body is not nil, which gets each.
+// returns where that begins. Bodies are passed over, unless body is not nil: then
+// each is held against its sum and given to it.
 func (s *segment) scan(body func(r record, body []byte)) (records []record, end int64, err error) {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(f, 64<<10)
+	in := bufio.NewReader(f)
 	last := s.first - 1
 	for {
-		r, n, err := readRecord(in, body)
+		r, err := readHead(in)
+		r.segment, r.offset = s, end+r.offset
+		next := r.offset + r.length
+		if err == nil && (r.N <= last || next > s.size) {
+			err = errTorn
+		}
 		switch {
-		case errors.Is(err, errTorn) || err == nil && r.N <= last:
-			return records, end, nil
 		case err != nil:
+		case body != nil:
+			b := make([]byte, r.length)
+			if err = full(in, b); err == nil && crc32.Checksum(b, castagnoli) != r.sum {
+				err = errTorn
+			}
+			if err == nil {
+				body(r, b)
+			}
+		default:
+			_, err = f.Seek(next, io.SeekStart)
+			in.Reset(f)
+		}
+		if errors.Is(err, errTorn) {
+			return records, end, nil
+		}
+		if err != nil {
 			return nil, 0, fmt.Errorf("read %s: %w", filepath.Base(s.path), err)
 		}
-		r.segment = s
-		r.offset += end
-		end += n
-		last = r.N
+		end, last = next, r.N
 		records = append(records, r)
 	}
 }
 
-func readRecord(in *bufio.Reader, body func(record, []byte)) (record, int64, error) {
+// readHead reads a record up to its body. Its offset is from where it begins.
+func readHead(in *bufio.Reader) (record, error) {
 	front := make([]byte, fixed)
 	if err := full(in, front); err != nil {
-		return record{}, 0, err
+		return record{}, err
 	}
 	headSize, bodySize := binary.BigEndian.Uint32(front[4:]), binary.BigEndian.Uint32(front[8:])
 	if string(front[:4]) != magic || headSize > maxHead || bodySize > maxBody {
-		return record{}, 0, errTorn
+		return record{}, errTorn
 	}
 	head := make([]byte, headSize)
 	if err := full(in, head); err != nil {
-		return record{}, 0, err
+		return record{}, err
 	}
 	r := record{offset: fixed + int64(headSize), length: int64(bodySize), sum: binary.BigEndian.Uint32(front[12:])}
 	if headSum(front, head) != binary.BigEndian.Uint32(front[16:]) || json.Unmarshal(head, &r.Entry) != nil {
-		return record{}, 0, errTorn
+		return record{}, errTorn
 	}
-	if body == nil {
-		if _, err := in.Discard(int(bodySize)); err != nil {
-			return record{}, 0, torn(err)
-		}
-		return r, r.offset + r.length, nil
-	}
-	b := make([]byte, bodySize)
-	if err := full(in, b); err != nil {
-		return record{}, 0, err
-	}
-	if crc32.Checksum(b, castagnoli) != r.sum {
-		return record{}, 0, errTorn
-	}
-	body(r, b)
-	return r, r.offset + r.length, nil
+	return r, nil
 }
 
 func full(in io.Reader, b []byte) error {

@@ -35,6 +35,10 @@ type Frame struct {
 	Meta  Metadata  `json:"meta"`
 	Image []byte    `json:"-"`
 
+	// Shot says that it is a screenshot that stands in for a frame: Shown is when it
+	// was asked for, by the clock that At is by.
+	Shot bool `json:"-"`
+
 	cast *cast
 }
 
@@ -357,6 +361,7 @@ func (r *Relay) shoot(c *cast, before uint64) bool {
 		return {width: innerWidth * s, height: innerHeight * s, scale: s, x: scrollX, y: scrollY} }`, &m); err != nil || m.Width <= 0 {
 		return false
 	}
+	asked := time.Now()
 	shot, err := tabs.Call(ctx, c.tab, c.tab.Session(), page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatJpeg, Quality: &quality})
 	if err != nil {
 		return false
@@ -368,7 +373,7 @@ func (r *Relay) shoot(c *cast, before uint64) bool {
 	}
 	r.stats.Shots++
 	r.publish(&Frame{
-		Tab: c.tab.Number(), At: time.Now(), Shown: time.Now(), Image: shot.Data, cast: c,
+		Tab: c.tab.Number(), At: time.Now(), Shown: asked, Image: shot.Data, Shot: true, cast: c,
 		Meta: Metadata{PageScaleFactor: m.Scale, DeviceWidth: m.Width, DeviceHeight: m.Height, ScrollX: m.X, ScrollY: m.Y},
 	})
 	return true

@@ -53,6 +53,64 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// A server that has no browser, or does not let it be had, is told from one that
+// is not there, or that wants another key.
+func TestCDP_none(t *testing.T) {
+	t.Setenv("AIO_TEST_KEY", "")
+	for name, o := range map[string]aiotest.Options{
+		"none":     {NoBrowser: true},
+		"no names": {Intercept: func(w http.ResponseWriter, r *http.Request) bool { return replied(w, r, `{"success":true,"data":{}}`) }},
+		"in band": {Intercept: func(w http.ResponseWriter, r *http.Request) bool {
+			return replied(w, r, `{"success":false,"message":"no"}`)
+		}},
+		"no JSON": {Intercept: func(w http.ResponseWriter, r *http.Request) bool { return replied(w, r, "<html>") }},
+		"not let": {}, // it is named, and /cdp is not served
+	} {
+		o.Generation = aiotest.Piped
+		_, server, _ := open(t, o)
+		if conn, err := server.CDP(t.Context()); !errors.Is(err, execenv.ErrNoBrowser) {
+			t.Errorf("%s: CDP() = %v, %v, want ErrNoBrowser", name, conn, err)
+		}
+	}
+	fake, server, _ := open(t, aiotest.Options{Generation: aiotest.Daemon, Key: "zz-secret"})
+	if _, err := server.CDP(t.Context()); !errors.Is(err, sandbox.ErrUnauthorized) || !strings.Contains(err.Error(), "AIO_TEST_KEY") {
+		t.Errorf("without the key: CDP() = %v", err)
+	}
+	fake.Close()
+	if _, err := server.CDP(t.Context()); !errors.Is(err, execenv.ErrUnreachable) || errors.Is(err, execenv.ErrNoBrowser) {
+		t.Errorf("of a server that is gone: CDP() = %v", err)
+	}
+}
+
+func replied(w http.ResponseWriter, r *http.Request, body string) bool {
+	if r.URL.Path == "/v1/browser/info" {
+		fmt.Fprint(w, body)
+	}
+	return r.URL.Path == "/v1/browser/info"
+}
+
+// The key is in the handshake with the browser too, and in no message.
+func TestCDP_key(t *testing.T) {
+	t.Setenv("AIO_TEST_KEY", "zz-secret")
+	for _, status := range []int{http.StatusUnauthorized, http.StatusBadGateway} {
+		keys := 0
+		_, server, _ := open(t, aiotest.Options{Generation: aiotest.Piped, Key: "zz-secret", Intercept: func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasPrefix(r.URL.Path, "/cdp/") {
+				return false
+			}
+			if r.Header.Get("X-AIO-API-Key") == "zz-secret" && r.URL.RawQuery == "x=1" {
+				keys++
+			}
+			w.WriteHeader(status)
+			return true
+		}})
+		_, err := server.CDP(t.Context())
+		if keys != 1 || errors.Is(err, sandbox.ErrUnauthorized) != (status == http.StatusUnauthorized) || strings.Contains(err.Error(), "zz") {
+			t.Errorf("%d: the key came %d times, CDP() = %v", status, keys, err)
+		}
+	}
+}
+
 // The key goes with every request, is read anew for each, and is in no message.
 func TestKey(t *testing.T) {
 	_, server, env := open(t, aiotest.Options{Generation: aiotest.Piped, Key: "zz-secret"})

@@ -46,6 +46,11 @@ func Parse(r io.Reader) (Script, error) {
 		Steps   []stepFile `json:"steps"`
 		Repeat  bool       `json:"repeat"`
 		Closing string     `json:"closing"`
+
+		Conversations []struct {
+			Of    string     `json:"of"`
+			Steps []stepFile `json:"steps"`
+		} `json:"conversations"`
 	}
 	var target any = &file
 	if bytes.TrimSpace(data)[0] == '[' {
@@ -55,17 +60,35 @@ func Parse(r io.Reader) (Script, error) {
 		return Script{}, err
 	}
 	s := Script{Repeat: file.Repeat, Closing: file.Closing}
-	for i, f := range file.Steps {
-		step, err := f.step()
-		if err != nil {
-			return Script{}, fmt.Errorf("step %d: %w", i+1, err)
-		}
-		s.Steps = append(s.Steps, step)
+	if s.Steps, err = steps(file.Steps); err != nil {
+		return Script{}, err
 	}
-	if len(s.Steps) == 0 {
-		return Script{}, errors.New("no steps")
+	for i, f := range file.Conversations {
+		if f.Of == "" {
+			return Script{}, fmt.Errorf("conversation %d: of is missing", i+1)
+		}
+		own, err := steps(f.Steps)
+		if err != nil {
+			return Script{}, fmt.Errorf("conversation %d: %w", i+1, err)
+		}
+		s.Conversations = append(s.Conversations, Conversation{Of: f.Of, Steps: own})
 	}
 	return s, nil
+}
+
+func steps(files []stepFile) ([]Step, error) {
+	var out []Step
+	for i, f := range files {
+		step, err := f.step()
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", i+1, err)
+		}
+		out = append(out, step)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no steps")
+	}
+	return out, nil
 }
 
 // stepFile is a Step as it is written.

@@ -28,6 +28,11 @@
 // With repeat the script begins again; otherwise every further request is
 // answered with the closing text. Unknown keys are refused.
 //
+// A conversation of its own, as a subagent has one, may have steps of its own:
+// the first of those whose "of" is part of the conversation's first message.
+//
+//	{"steps": [...], "conversations": [{"of": "count the files", "steps": [...]}]}
+//
 // The model keeps no state: which step comes next follows from how many
 // answers the conversation already holds. So a script goes on where it was
 // after a restart, and one model serves any number of conversations.
@@ -39,6 +44,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -50,6 +56,14 @@ type Script struct {
 	Steps   []Step
 	Repeat  bool   // begin again after the last step
 	Closing string // what is said after the last step; "" is a plain sentence
+
+	Conversations []Conversation // that have steps of their own
+}
+
+// Conversation is the steps of the conversations that begin with a certain text.
+type Conversation struct {
+	Of    string // a part of the first message
+	Steps []Step
 }
 
 // Step is one answer.
@@ -91,7 +105,7 @@ func New(s Script) *Model { return &Model{Pace: defaultPace, script: s} }
 func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
 		index := answers(r.Messages)
-		step := m.step(index, r.Tools)
+		step := m.step(m.stepsOf(r.Messages), index, r.Tools)
 		if err := pause(ctx, step.Delay); err != nil {
 			yield(llm.Event{}, err)
 			return
@@ -116,14 +130,29 @@ func (m *Model) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// step returns the step of an index, which may lie past the end, of those that
-// count with some tools.
-func (m *Model) step(index int, tools []llm.Tool) Step {
+// stepsOf returns the steps that a conversation is answered with.
+func (m *Model) stepsOf(messages []llm.Message) []Step {
+	if len(messages) == 0 {
+		return m.script.Steps
+	}
+	for _, c := range m.script.Conversations {
+		for _, b := range messages[0].Blocks {
+			if strings.Contains(b.Text, c.Of) {
+				return c.Steps
+			}
+		}
+	}
+	return m.script.Steps
+}
+
+// step returns the one of an index, which may lie past the end, of those of all
+// that count with some tools.
+func (m *Model) step(all []Step, index int, tools []llm.Tool) Step {
 	has := func(name string) bool {
 		return slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == name })
 	}
 	var steps []Step
-	for _, s := range m.script.Steps {
+	for _, s := range all {
 		if (s.With == "" || has(s.With)) && (s.Without == "" || !has(s.Without)) {
 			steps = append(steps, s)
 		}

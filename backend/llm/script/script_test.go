@@ -75,6 +75,28 @@ func TestModel_stepFollowsFromConversation(t *testing.T) {
 	}
 }
 
+func TestModel_conversationsOfTheirOwn(t *testing.T) {
+	s, err := script.Parse(strings.NewReader(`{"steps": [{"text": "main"}], "conversations": [{"of": "count", "steps": [{"text": "one"}, {"text": "two"}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, answer := llm.Text(llm.RoleUser, "please count"), llm.Text(llm.RoleAssistant, "one")
+	if text, _ := ask(t, quick(s), own, answer, own); text != "two" {
+		t.Errorf("its second answer = %q", text)
+	}
+	if text, _ := ask(t, quick(s), llm.Text(llm.RoleUser, "go"), answer, own); text == "two" {
+		t.Error("what is said later chooses the steps")
+	}
+	for _, bad := range []string{
+		`{"steps": [{"text": "a"}], "conversations": [{"steps": [{"text": "b"}]}]}`,
+		`{"steps": [{"text": "a"}], "conversations": [{"of": "b", "steps": []}]}`,
+	} {
+		if _, err := script.Parse(strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), "conversation 1") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
 // Which steps there are depends on the tools: those that do not count are not there
 // at all, and the others keep their order.
 func TestModel_stepsByTools(t *testing.T) {

@@ -2,6 +2,7 @@ import type {
   About,
   Accepted,
   AnswerRequest,
+  BrowserOutline,
   Container,
   DecisionRequest,
   Dirs,
@@ -17,6 +18,7 @@ import type {
   Listing,
   Logs,
   OpenRequest,
+  RecordingPage,
   ReleaseRequest,
   Session,
   Snapshot,
@@ -99,6 +101,8 @@ export class Client {
 
   egress = (id: string, limit: number) => this.call<EgressRow[]>("GET", `${at(id)}/egress?${query({ limit })}`);
 
+  browserOutline = (id: string) => this.call<BrowserOutline>("GET", `${at(id)}/browser/outline`);
+
   files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
   file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
   /** raw returns a file's bytes: for a picture, or to save. */
@@ -109,6 +113,12 @@ export class Client {
   openTerminal = (id: string, r: TerminalRequest) => this.call<Terminal>("POST", `${at(id)}/terminals`, r);
   closeTerminal = (id: string, terminal: string) =>
     this.call<unknown>("DELETE", `${at(id)}/terminals/${encodeURIComponent(terminal)}`);
+
+  /** recording returns entries after one's number. */
+  recording = (id: string, after: number) => this.call<RecordingPage>("GET", `${at(id)}/browser/recording?${query({ after })}`);
+  recordingPicture = async (id: string, n: number, signal?: AbortSignal): Promise<Blob> =>
+    (await this.request("GET", `${at(id)}/browser/recording/${n}`, undefined, signal)).blob();
+  eraseRecording = (id: string) => this.call<unknown>("DELETE", `${at(id)}/browser/recording`);
 
   /** pickFolder answers when the person has chosen: it has no deadline. */
   pickFolder = async (start: string): Promise<FolderResponse> =>

@@ -94,6 +94,24 @@ export interface BrowserControlChanged {
   until?: string;
 }
 
+export interface BrowserDisplay {
+  action: string;
+  target: string;
+  url: string;
+  title: string;
+  tab: number;
+  notices: TabsNotice[] | null;
+  elements: number;
+  snapshot: string;
+  secret: boolean;
+  refused: string;
+  picture: BrowserPicture | null;
+  box: BrowserBox | null;
+  tabs: TabsInfo[] | null;
+  downloads: TabsDownload[] | null;
+  console: TabsLine[] | null;
+}
+
 export interface BrowserInfo {
   state: BrowserState;
   observed_at: string;
@@ -123,6 +141,12 @@ export interface BrowserOutline {
   tab: TabsInfo;
   nodes: BrowserNode[] | null;
   cut: boolean;
+}
+
+export interface BrowserPicture {
+  width: number;
+  height: number;
+  scale: number;
 }
 
 export interface BrowserRecording {
@@ -500,6 +524,8 @@ export type Kind =
   | "ToolCallApprovalResolved"
   | "UserQuestionRequested"
   | "UserQuestionAnswered"
+  | "SubtaskSpawned"
+  | "SubtaskCompleted"
   | "StepAttemptAbandoned"
   | "LLMRequestStarted"
   | "LLMRequestFinished"
@@ -944,6 +970,22 @@ export interface StepProgress {
   started_at: string;
 }
 
+export interface SubtaskCompleted {
+  call_id: string;
+  task_id: string;
+  status: CallStatus;
+  text: string;
+  usage: Usage;
+  cost_usd: number | null;
+}
+
+export interface SubtaskSpawned {
+  call_id: string;
+  task_id: string;
+  agent: string;
+  description: string;
+}
+
 export type SuspendReason =
   | "waiting_human"
   | "interrupted"
@@ -958,6 +1000,17 @@ export interface TabsDialog {
   until: string;
 }
 
+export interface TabsDownload {
+  id: string;
+  name: string;
+  path?: string;
+  url: string;
+  state: string;
+  received: number;
+  total: number;
+  started: string;
+}
+
 export interface TabsInfo {
   number: number;
   target: string;
@@ -968,6 +1021,14 @@ export interface TabsInfo {
   crashed: boolean;
   failed?: string;
   opener?: number;
+}
+
+export interface TabsLine {
+  at: string;
+  level: string;
+  text: string;
+  url?: string;
+  line?: number;
 }
 
 export interface TabsNotice {
@@ -1003,6 +1064,14 @@ export interface TaskCreated {
   one_shot: boolean;
   plugins?: string[];
   by_policy?: boolean;
+}
+
+export interface TaskDisplay {
+  agent: string;
+  task_id: string;
+  description: string;
+  calls: number;
+  usage: Usage;
 }
 
 export interface TaskFailed {
@@ -1162,6 +1231,7 @@ export interface UserQuestionRequested {
 }
 
 export interface Waiting {
+  task_id: string;
   call_id: string;
   tool: string;
   kind: string;
@@ -1236,6 +1306,8 @@ export interface Payloads {
   ToolCallApprovalResolved: ToolCallApprovalResolved;
   UserQuestionRequested: UserQuestionRequested;
   UserQuestionAnswered: UserQuestionAnswered;
+  SubtaskSpawned: SubtaskSpawned;
+  SubtaskCompleted: SubtaskCompleted;
   StepAttemptAbandoned: StepAttemptAbandoned;
   LLMRequestStarted: LLMRequestStarted;
   LLMRequestFinished: LLMRequestFinished;

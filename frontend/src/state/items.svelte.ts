@@ -20,11 +20,23 @@ interface Facts {
   /** answer is what the person said, once they did. */
   answer: { text: string; declined: boolean } | null;
   startedAt: string;
+  /** subtask is what the call has handed its work to; null for one that does its own. */
+  subtask: Subtask | null;
   /** took is in nanoseconds. */
   took: number;
   text: string;
   images: Image[];
   display: unknown;
+}
+
+/** Subtask is a task that a call has handed its work to, and what is known of it. */
+export interface Subtask {
+  agent: string;
+  description: string;
+  timeline: {
+    readonly items: readonly Item[];
+    readonly thinking: boolean;
+  };
 }
 
 const nothing: Facts = {
@@ -38,6 +50,7 @@ const nothing: Facts = {
   question: null,
   answer: null,
   startedAt: "",
+  subtask: null,
   took: 0,
   text: "",
   images: [],
@@ -83,6 +96,14 @@ export class Call {
   get answer(): Facts["answer"] {
     return this.facts.answer;
   }
+  get subtask(): Subtask | null {
+    return this.facts.subtask;
+  }
+  /** asks says that the call, or one that a subtask of it makes, waits for a person. */
+  get asks(): boolean {
+    if (this.facts.state === "waiting") return true;
+    return !this.over && (this.facts.subtask?.timeline.items.some((i) => i.kind === "call" && i.asks) ?? false);
+  }
   get startedAt(): string {
     return this.facts.startedAt;
   }
@@ -109,7 +130,7 @@ export interface Note {
   kind: "note";
   id: string;
   tone: "plain" | "good" | "warn" | "bad";
-  icon: "sandbox" | "stop" | "error" | "done" | "info" | "link" | "retry" | "sum";
+  icon: "sandbox" | "stop" | "error" | "done" | "info" | "link" | "retry" | "sum" | "hand";
   text: string;
   detail: string;
   /** whole is what text has the beginning of. */

@@ -20,6 +20,12 @@ export interface Mark {
   place: number;
 }
 
+/** Stretch is a part of the track. */
+export interface Stretch {
+  from: number;
+  to: number;
+}
+
 /** Moment is what there is to see at one time. */
 export interface Moment {
   /** frame is what the page looked like; null in a gap, or before the first picture. */
@@ -51,6 +57,26 @@ export class Track {
   /** length is where the last entry is. */
   get length(): number {
     return this.marks.at(-1)?.place ?? 0;
+  }
+
+  /** gaps returns where nothing was recorded. */
+  gaps(): Stretch[] {
+    const all: Stretch[] = [];
+    let from = -1;
+    for (const m of this.marks) {
+      if (m.entry.kind === "gap" && from < 0) from = m.place;
+      if (m.entry.kind !== "frame" || from < 0) continue;
+      all.push({ from, to: m.place });
+      from = -1;
+    }
+    return all;
+  }
+
+  /** ticks returns the actions, the last of those that would be drawn on one another. */
+  ticks(most: number): Mark[] {
+    const drawn = new Map<number, Mark>();
+    for (const m of this.marks) if (m.entry.kind === "action") drawn.set(Math.floor((m.place / (this.length || 1)) * most), m);
+    return [...drawn.values()];
   }
 
   /** index returns the last entry at or before a place, -1 before the first. */

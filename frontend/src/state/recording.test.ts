@@ -56,6 +56,13 @@ describe("Track", () => {
     expect(new Track([action(1, 0)]).at(0).frame).toBeNull();
   });
 
+  it("has stretches of nothing, and no more ticks than can be seen", () => {
+    expect(track.gaps()).toEqual([{ from: 6000, to: 8000 }]);
+    const busy = new Track(Array.from({ length: 1000 }, (_, i) => action(i + 1, i)));
+    expect(busy.ticks(100).length).toBeLessThanOrEqual(101);
+    expect(busy.ticks(100).at(-1)?.entry.n).toBe(1000);
+  });
+
   it("steps to what is chosen", () => {
     expect(track.step(2000, 1)?.entry.n).toBe(2);
     expect(track.step(2000, -1)?.entry.n).toBe(1);

@@ -13,6 +13,8 @@ export interface Shown {
   below?: Panel;
   /** call is the card to scroll to. */
   call?: string;
+  /** moment is the call whose moment of the browser's recording is shown. */
+  moment?: string;
 }
 
 /**
@@ -47,6 +49,7 @@ export function parseRoute(hash: string): Route {
   const query = new URLSearchParams(rawQuery);
   const below = panelOf(query.get("below"));
   const call = query.get("call");
+  const moment = panel === "browser" && query.get("moment");
   return {
     at: "session",
     id,
@@ -54,6 +57,7 @@ export function parseRoute(hash: string): Route {
     ...(path && { path }),
     ...(panel && below && below !== panel && { below }),
     ...(call && { call }),
+    ...(moment && { moment }),
   };
 }
 
@@ -68,6 +72,7 @@ export function href(r: Route): string {
   const query = new URLSearchParams();
   if (r.panel && r.below && r.below !== r.panel) query.set("below", r.below);
   if (r.call) query.set("call", r.call);
+  if (r.panel === "browser" && r.moment) query.set("moment", r.moment);
   return `#/s/${place}${query.size > 0 ? `?${query}` : ""}`;
 }
 
@@ -130,6 +135,11 @@ export class Router {
   /** path is the file that the address names. */
   get path(): string {
     return ("id" in this.route && this.route.path) || "";
+  }
+
+  /** moment is the call whose moment of the recording the address names. */
+  get moment(): string {
+    return (this.route.at === "session" && this.route.moment) || "";
   }
 
   /** show opens a panel beside the session, or puts another one into the window that has only one. */

@@ -13,6 +13,7 @@ describe("routes", () => {
     { at: "session", id: "s1", panel: "files", path: "src/a b?#%.go" },
     { at: "session", id: "s1", panel: "files", path: "/workspace/x.go", call: "c&=1" },
     { at: "session", id: "s1", call: "toolu_1" },
+    { at: "session", id: "s1", panel: "browser", moment: "toolu_1" },
     { at: "panel", id: "s1", panel: "terminal" },
     { at: "panel", id: "s1", panel: "files", path: "/etc/hosts" },
   ])("%j survives its address", (r) => {

@@ -1,6 +1,7 @@
 import { payload, type Known } from "../api/payload";
 import type {
   BashDisplay,
+  BrowserControlChanged,
   ErrorKind,
   Event,
   KillReport,
@@ -11,8 +12,9 @@ import type {
   ToolResultRecorded,
   TurnInterrupted,
   Usage,
+  Where,
 } from "../api/types.gen";
-import { count, dollars, span, tokens, took } from "../text/format";
+import { clock, count, dollars, span, tokens, took } from "../text/format";
 import { oneLine, repeats } from "../text/visible";
 import { Egress } from "./egress.svelte";
 import { Call, type Item, type Note } from "./items.svelte";
@@ -51,6 +53,8 @@ export class Timeline {
 
   private list: Item[] = [];
   private readonly calls = new Map<string, Call>();
+  /** tasks are the timelines of all subtasks of the session, by their ids. */
+  private readonly tasks: Map<string, Timeline>;
   /** asked is the end of the log when the model was asked for what is live now, answered the last answer's place in it. */
   private asked = 0;
   private answered = 0;
@@ -60,6 +64,11 @@ export class Timeline {
   /** retrying is the index of the row that tells of a retry to come; -1 when there is none. */
   private retrying = -1;
   private revision = $state(0);
+
+  /** A timeline of a subtask shares the map of all of them with that of its session. */
+  constructor(tasks = new Map<string, Timeline>()) {
+    this.tasks = tasks;
+  }
 
   /** items returns all items; the array is replaced by nothing and grows at its end. */
   get items(): readonly Item[] {
@@ -75,10 +84,37 @@ export class Timeline {
   apply(e: Event): void {
     if (e.seq <= this.seq) return;
     this.seq = e.seq;
-    this.fold(e, payload(e));
+    const known = payload(e);
+    if (e.task_id === e.root_task_id) return this.fold(e, known);
+    this.subtask(e.task_id).tell(e, known);
+    // What a turn's subtasks take is what the turn takes.
+    if (known.kind === "LLMRequestFinished") this.turn.add(known.body.usage, known.body.cost_usd);
+  }
+
+  private tell(e: Event, known: Known): void {
+    this.seq = e.seq;
+    this.fold(e, known);
+  }
+
+  private subtask(id: string): Timeline {
+    let t = this.tasks.get(id);
+    if (!t) this.tasks.set(id, (t = new Timeline(this.tasks)));
+    return t;
+  }
+
+  /** holder returns the id of the item that a call is, or is within. */
+  holder(callID: string): string {
+    const isIn = (call: Call): boolean =>
+      call.id === callID || (call.subtask?.timeline.items.some((i) => i.kind === "call" && isIn(i)) ?? false);
+    return this.list.find((i) => i.kind === "call" && isIn(i))?.id ?? callID;
   }
 
   applyLive(f: Live): void {
+    if (f.task_id !== f.session_id) return this.tasks.get(f.task_id)?.showLive(f);
+    this.showLive(f);
+  }
+
+  private showLive(f: Live): void {
     if (f.kind === "text" || f.kind === "thinking") {
       if (f.after < this.answered) return; // the log is ahead of it, and has what was said
       this.asked = f.after;
@@ -100,6 +136,8 @@ export class Timeline {
         return this.note(e, "link", "plain", boundText(body), body.workspace_dir);
       case "SandboxStateChanged":
         return this.sandbox(e, body);
+      case "BrowserControlChanged":
+        return this.controlled(e, body);
       case "MessagesAppended":
         return this.messages(e, body.messages ?? [], body.notice);
       case "TaskWoken":
@@ -124,7 +162,7 @@ export class Timeline {
         return this.retry(e, body);
       case "ToolCallStarted":
         return this.call(body.call_id).learn({
-          tool: body.tool, input: body.input, actor: body.actor, where: body.where, startedAt: e.at, state: "running",
+          tool: body.tool, input: body.input, actor: body.actor, where: placed(body.where), startedAt: e.at, state: "running",
         });
       case "ToolResultRecorded":
         return this.result(body);
@@ -145,6 +183,10 @@ export class Timeline {
         if (call.answer) return; // the first counts
         return call.learn({ answer: { text: body.text, declined: body.declined }, state: body.declined ? "denied" : "ok" });
       }
+      case "SubtaskSpawned":
+        return this.call(body.call_id).learn({
+          subtask: { agent: body.agent, description: body.description, timeline: this.subtask(body.task_id) },
+        });
       case "StepAttemptAbandoned":
         return this.note(e, "info", "warn", "The server restarted during this turn", body.detail);
       case "TurnInterrupted":
@@ -176,7 +218,7 @@ export class Timeline {
       text: body.text,
       images: body.images ?? [],
       display: body.display,
-      where: body.where ?? call.where,
+      where: placed(body.where) ?? call.where,
       took: body.duration,
     });
     const total = body.display as Partial<BashDisplay> | null;
@@ -273,6 +315,15 @@ export class Timeline {
     this.note(e, "sandbox", tone, text, detail);
   }
 
+  /** controlled tells who has the browser. What a person adds to their time is told in the row of their taking it. */
+  private controlled(e: Event, c: BrowserControlChanged): void {
+    const last = this.list.at(-1);
+    if (c.cause === "extended" && last?.kind === "note" && last.icon === "hand" && last.tone === "warn") {
+      return this.replace(this.list.length - 1, { ...last, detail: `extended, ${heldFor(c, e.at)} from ${clock(e.at)}` });
+    }
+    this.note(e, "hand", c.cause === "taken" || c.cause === "extended" ? "warn" : "plain", controlText(c, e.at), "");
+  }
+
   /** turnFailed tells why a turn failed; what the row of a failed sandbox says is not said twice. */
   private turnFailed(e: Event, detail: string): void {
     const { value, cause } = this.since;
@@ -360,11 +411,37 @@ const retryCauses: Partial<Record<ErrorKind, string>> = {
 
 type MessagesBody = Extract<Known, { kind: "MessagesAppended" }>["body"]["messages"];
 
+/** placed returns where a call ran; what is none of the sandbox's calls ran nowhere. */
+function placed(w: Where | null): Where | null {
+  return w?.wall ? w : null;
+}
+
 function boundText(b: TaskHostBound): string {
   if (b.wall === "local") return "Runs on the host: no wall";
   const verb = b.reprovision ? "Bound to a new sandbox" : "Bound to sandbox";
   const parts = [`${verb} ${b.sandbox_id}`, b.image, b.network ? `network ${b.network}` : ""];
   return `${parts.filter(Boolean).join(" · ")} (${b.wall})`;
+}
+
+/** heldFor says how long a person has from a moment. */
+function heldFor(c: BrowserControlChanged, at: string): string {
+  const ms = Date.parse(c.until ?? "") - Date.parse(at);
+  return ms > 0 ? span(Math.round(ms / 1000) * 1000) : "a moment";
+}
+
+function controlText(c: BrowserControlChanged, at: string): string {
+  switch (c.cause) {
+    case "taken":
+      return `You took control of the browser for ${heldFor(c, at)}`;
+    case "extended":
+      return `You keep control of the browser for ${heldFor(c, at)}`;
+    case "expired":
+      return "Your time was over: control of the browser went back to the agent";
+    case "left":
+      return "Your window went away: control of the browser went back to the agent";
+    default:
+      return "Control of the browser went back to the agent";
+  }
 }
 
 function sandboxTone(value: SandboxStateChanged["condition"]["value"]): Note["tone"] {

@@ -9,8 +9,8 @@ class Story {
   readonly timeline = new Timeline();
   private seq = 0;
 
-  tell<K extends keyof Payloads>(kind: K, body: Payloads[K]): Event {
-    const e: Event = { seq: ++this.seq, task_id: "t", root_task_id: "t", kind, at: "2026-01-02T03:04:05Z", generation: 1, body };
+  tell<K extends keyof Payloads>(kind: K, body: Payloads[K], task = "t"): Event {
+    const e: Event = { seq: ++this.seq, task_id: task, root_task_id: "t", kind, at: "2026-01-02T03:04:05Z", generation: 1, body };
     this.timeline.apply(e);
     return e;
   }
@@ -46,6 +46,57 @@ function running(): Story {
   return s;
 }
 
+/** handed is a story whose first call has handed its work to a subtask, which makes a call. */
+function handed(): Story {
+  const s = new Story();
+  s.says("assistant", "I hand it on.", { id: "c1", name: "Task", input: { description: "count" } });
+  s.tell("ToolCallStarted", { call_id: "c1", tool: "Task", input: {}, actor: "agent", where: { wall: "", sandbox_id: "", workdir: "", boot: "" } });
+  s.tell("SubtaskSpawned", { call_id: "c1", task_id: "t1", agent: "explore", description: "count" });
+  s.tell("ToolCallStarted", { call_id: "c2", tool: "Bash", input: {}, actor: "agent", where }, "t1");
+  return s;
+}
+
+describe("Timeline with subtasks", () => {
+  it("keeps what a subtask does in the call that handed it over", () => {
+    const s = handed();
+    expect(s.shown()).toEqual(["I hand it on.", "Task running"]);
+    expect(s.call("c1").where).toBeNull();
+    const sub = s.call("c1").subtask;
+    expect(sub).toMatchObject({ agent: "explore", description: "count" });
+    expect(sub?.timeline.items.map((i) => i.kind === "call" && `${i.tool} ${i.state}`)).toEqual(["Bash running"]);
+    s.live({ task_id: "t1", call_id: "c2", data: "one" });
+    s.live({ task_id: "t1", kind: "text", call_id: "", data: "to itself" });
+    const call = sub?.timeline.items[0];
+    expect(call?.kind === "call" && call.output.pieces.map((p) => p.text)).toEqual(["one"]);
+    expect(s.timeline.answer.text).toBe("");
+    s.tell("TaskSuspended", { reason: "interrupted", wake_on: "next-goal", detail: "" }, "t1");
+    s.tell("TaskCancelled", { reason: "stopped" }, "t1");
+    expect(s.shown()).toEqual(["I hand it on.", "Task running"]);
+  });
+
+  it("says that a call deep within waits for a person, and finds it", () => {
+    const s = handed();
+    s.tell("SubtaskSpawned", { call_id: "c2", task_id: "t2", agent: "plan", description: "deeper" }, "t1");
+    expect(s.call("c1").asks).toBe(false);
+    s.tell("ToolCallApprovalRequested", { call_id: "c3", tool: "Bash", input: {}, reason: "" }, "t2");
+    expect(s.call("c1").asks).toBe(true);
+    expect(s.timeline.holder("c3")).toBe("c1");
+    expect(s.timeline.holder("c9")).toBe("c9");
+    s.tell("ToolCallApprovalResolved", { call_id: "c3", allow: true, reason: "" }, "t2");
+    expect(s.call("c1").asks).toBe(false);
+  });
+
+  it("counts what subtasks use to their turn", () => {
+    const s = new Story();
+    s.tell("TaskWoken", { cause: "message" });
+    const usage = { input: 1000, output: 0, cache_read: 0, cache_write: 0 };
+    s.tell("LLMRequestFinished", { model: "m", usage, cost_usd: null, duration: 1, error: "" });
+    s.tell("LLMRequestFinished", { model: "m", usage, cost_usd: null, duration: 1, error: "" }, "t1");
+    s.tell("TaskSuspended", { reason: "waiting_human", wake_on: "next-goal", detail: "" });
+    expect(s.shown().at(-1)).toContain("2.0k tokens read");
+  });
+});
+
 describe("Timeline", () => {
   it("shows a call once, from the wish to its result", () => {
     const s = new Story();
@@ -71,6 +122,18 @@ describe("Timeline", () => {
     s.timeline.apply({ seq: 9, task_id: "t", root_task_id: "t", kind: "FromTheFuture" as Event["kind"], at: "", generation: 0, body: {} });
     expect(s.shown()).toEqual([]);
     expect(s.timeline.seq).toBe(9);
+  });
+
+  it("tells who has the browser, one row for one taking and what was added to it", () => {
+    const s = new Story();
+    const until = (sec: number): string => new Date(Date.parse("2026-01-02T03:04:05Z") + sec * 1000).toISOString();
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(300), cause: "taken" });
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(600), cause: "extended" });
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "given_back" });
+    expect(s.shown()).toEqual(["You took control of the browser for 5 min", "Control of the browser went back to the agent"]);
+    expect(s.timeline.items[0]).toMatchObject({ icon: "hand", tone: "warn", detail: expect.stringMatching(/^extended, 10 min from/) as unknown });
+    s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "expired" });
+    expect(s.shown().at(-1)).toBe("Your time was over: control of the browser went back to the agent");
   });
 
   it("replaces the live answer by the durable message", () => {

@@ -1,8 +1,9 @@
-import type { BashDisplay, EditDisplay, ReadDisplay, SearchDisplay, WriteDisplay } from "../api/types.gen";
+import type { BashDisplay, BrowserDisplay, EditDisplay, ReadDisplay, SearchDisplay, WriteDisplay } from "../api/types.gen";
 import type { Call } from "../state/items.svelte";
 import { parseDiff, replacing, type DiffLine } from "../text/diff";
 import { count } from "../text/format";
 import { oneLine, visible } from "../text/visible";
+import { actionText, isBrowser, pageText } from "./browser";
 import { shortPath } from "./words";
 
 /** What a card shows of a call, by tool. A tool that is not known shows its input and text as they are. */
@@ -11,6 +12,8 @@ export type Shown =
   | { as: "diff"; title: string; path: string; lines: () => DiffLine[]; added: number; removed: number; created: boolean; inPlace: boolean }
   | { as: "read"; title: string; path: string; detail: string }
   | { as: "search"; title: string; path: string; detail: string; mode: string; lines: boolean }
+  | { as: "task"; title: string; agent: string; prompt: string; detail: string }
+  | { as: "browser"; title: string; detail: string; url: string; display: BrowserDisplay | null }
   | { as: "other"; title: string };
 
 function value(input: unknown, name: string): unknown {
@@ -63,8 +66,16 @@ export function shown(call: Call): Shown {
         mode: d?.mode ?? "", lines: value(input, "-n") !== false,
       };
     }
-    default:
-      return { as: "other", title: summary(input) };
+    case "Task": {
+      const agent = call.subtask?.agent || field(input, "subagent_type");
+      const what = call.subtask?.description || field(input, "description");
+      return { as: "task", title: oneLine(what), agent: oneLine(agent), prompt: field(input, "prompt"), detail: taskDetail(call) };
+    }
+    default: {
+      if (!isBrowser(call.tool)) return { as: "other", title: summary(input) };
+      const d = display<BrowserDisplay>(call);
+      return { as: "browser", title: actionText(call.tool, input, d), detail: pageText(d), url: d?.url ?? "", display: d };
+    }
   }
 }
 
@@ -74,6 +85,17 @@ function readDetail(d: ReadDisplay): string {
   const last = d.start_line + d.lines - 1;
   if (d.start_line === 1 && last >= d.total_lines) return count(d.lines, "line");
   return `lines ${d.start_line}–${last}${d.total_lines ? ` of ${d.total_lines}` : ""}`;
+}
+
+/** taskDetail says what a subagent does now, or how much it did. */
+function taskDetail(call: Call): string {
+  if (!call.subtask) return "";
+  const calls = call.subtask.timeline.items.filter((i) => i.kind === "call");
+  const last = calls.at(-1);
+  if (!call.over && call.asks) return "waits for you";
+  if (!call.over && last && !last.over) return `${last.tool} ${shown(last).title}`.trimEnd();
+  if (!call.over && call.subtask.timeline.thinking) return "thinking";
+  return calls.length > 0 ? count(calls.length, "call") : "";
 }
 
 function searchDetail(d: SearchDisplay): string {

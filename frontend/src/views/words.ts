@@ -137,10 +137,11 @@ const tools: Record<string, IconName> = {
   Read: "file",
   Glob: "folder",
   Grep: "search",
+  Task: "sparkle",
 };
 
 export function toolIcon(tool: string): IconName {
-  return tools[tool] ?? "tool";
+  return tools[tool] ?? (tool.startsWith("browser_") ? "browser" : "tool");
 }
 
 /** whereText says where a call ran, in the words of its card. */

@@ -63,12 +63,12 @@ type Tools struct {
 	Fail  map[string]string // what a tool says instead of doing its work
 	Hook  func(tool string) // called before a tool does its work
 
-	mu       sync.Mutex
-	session  string // "" before the first, and after a restart
-	began    int
-	url      string
-	list     []string // the elements that numbers are taken for
-	calls    []Call
+	mu      sync.Mutex
+	session string // "" before the first, and after a restart
+	began   int
+	url     string
+	list    []string // the elements that numbers are taken for
+	calls   []Call
 }
 
 // Call is one call of a tool.

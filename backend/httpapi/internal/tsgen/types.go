@@ -41,6 +41,8 @@ var bodies = []any{
 // displays are what the tools show of their results.
 var displays = []any{
 	tools.BashDisplay{}, tools.EditDisplay{}, tools.WriteDisplay{}, tools.ReadDisplay{}, tools.SearchDisplay{},
+	tools.TaskDisplay{},
+	tools.BrowserDisplay{},
 }
 
 // TypeScript returns the file that belongs at Output. root is the directory of go.mod.
