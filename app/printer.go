@@ -80,6 +80,14 @@ func (p *printer) piece(f stream.Live) {
 	p.text, p.live = !strings.HasSuffix(f.Data, "\n"), f.Kind
 }
 
+// controlText says who has the browser. That somebody keeps it goes without saying.
+var controlText = map[task.ControlCause]string{
+	task.ControlTaken:     "a person has taken control of the browser",
+	task.ControlGivenBack: "the agent has the browser back",
+	task.ControlExpired:   "the agent has the browser back: the time was over",
+	task.ControlLeft:      "the agent has the browser back: nobody was there any more",
+}
+
 // thinkingMark stands before what a model thought.
 const thinkingMark = "… "
 
@@ -133,6 +141,10 @@ func (p *printer) event(e task.Event) {
 			return
 		}
 		p.line("", nil, "• in %s (%s wall, network %s)", v.SandboxID, v.Wall, v.Network)
+	case *task.BrowserControlChanged:
+		if text := controlText[v.Cause]; text != "" {
+			p.line("", nil, "• %s", text)
+		}
 	case *task.MessagesAppended:
 		for _, m := range v.Messages {
 			p.message(m)

@@ -70,6 +70,7 @@ var measurements = []measurement{
 	{"first-byte", (*bench).firstByte},
 	{"terminal", (*bench).terminal},
 	{"network", (*bench).network},
+	{"browser", (*bench).browser},
 	{"glob", (*bench).glob},
 	{"grep", (*bench).grep},
 	{"stop", (*bench).stop},

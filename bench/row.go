@@ -17,7 +17,7 @@ type Row struct {
 	Type    string   `json:"type"` // "row"
 	Name    string   `json:"name"` // of the measurement
 	What    string   `json:"what"`
-	Unit    string   `json:"unit"` // ms, MB/s, MB, %, left
+	Unit    string   `json:"unit"` // ms, MB/s, frames/s, MB, B, %, left
 	Value   *Stat    `json:"value"`
 	Floor   *Stat    `json:"floor"`    // in the same unit
 	FloorIs string   `json:"floor_is"` // what was done for it
@@ -69,6 +69,10 @@ func p99AtMost(limit float64, unit string) goal {
 	return goal{fmt.Sprintf("p99 ≤ %.4g %s", limit, unit), func(r *Row) bool { return r.Value.P99 <= limit }}
 }
 
+func p95AtMost(limit float64, unit string) goal {
+	return goal{fmt.Sprintf("p95 ≤ %.4g %s", limit, unit), func(r *Row) bool { return r.Value.P95 <= limit }}
+}
+
 func (r *Row) finish(g goal) {
 	if r.Floor != nil && r.Floor.Median > 0 {
 		ratio := r.Value.Median / r.Floor.Median
@@ -95,10 +99,13 @@ func stat(ds []time.Duration, convert func(time.Duration) float64) *Stat {
 	if len(sorted) == 0 {
 		return nil
 	}
-	rank := func(q float64) float64 {
-		return convert(sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)])
-	}
-	return &Stat{N: len(sorted), Median: rank(0.5), P95: rank(0.95), P99: rank(0.99)}
+	at := func(q float64) float64 { return convert(rank(sorted, q)) }
+	return &Stat{N: len(sorted), Median: at(0.5), P95: at(0.95), P99: at(0.99)}
+}
+
+// rank is the value that a share q of all reaches, by nearest rank.
+func rank[T any](sorted []T, q float64) T {
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
 // single is a number that was read once.
