@@ -10,6 +10,7 @@ import { stamp } from "./clock.mjs";
 import { Engine } from "./engine.mjs";
 import { fault } from "./fault.mjs";
 import { Machine } from "./machine.mjs";
+import { MockBrowser } from "./mockbrowser.mjs";
 import { Place } from "./place.mjs";
 import { container, more, sessions, story } from "./story.mjs";
 
@@ -25,6 +26,8 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   const logs = new Map(list.map((s) => [s.id, story(s)]));
   const places = new Map();
   const place = (id) => places.get(id) ?? places.set(id, new Place()).get(id);
+  const browsers = new Map();
+  const browser = (id) => browsers.get(id) ?? browsers.set(id, new MockBrowser(list.find((s) => s.id === id) ?? { id })).get(id);
   const posts = [];
   const machine = new Machine({ bare, untiny, unbuilt, broken }, (f) => broadcast(f));
   let seq = 100_000;
@@ -113,6 +116,8 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       return json(202, { session_id: forked });
     }
     if (verb === "work/cancel") works.get(id)?.(false);
+    const browsed = browser(id).answer(req.method, verb, url.searchParams);
+    if (browsed) return json(...browsed);
     const inside = place(id).answer(req.method, verb, url.searchParams, body && JSON.parse(body), session);
     if (inside && Buffer.isBuffer(inside[1])) return res.writeHead(200, { "Content-Type": "application/octet-stream" }).end(inside[1]);
     if (inside) return json(...inside);
@@ -145,7 +150,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   server.on("upgrade", (req, socket, head) => {
     const url = new URL(req.url, "http://x");
     const [, id, terminal] = /^\/api\/v1\/sessions\/([^/]+)\/terminals\/([^/]+)\/socket$/.exec(url.pathname) ?? [];
-    if (url.pathname === "/api/v1/events") wss.handleUpgrade(req, socket, head, (ws) => wss.emit("connection", ws));
+    const [, viewed] = /^\/api\/v1\/sessions\/([^/]+)\/browser\/socket$/.exec(url.pathname) ?? [];
+    if (viewed) ttys.handleUpgrade(req, socket, head, (ws) => browser(viewed).view(ws, url.searchParams));
+    else if (url.pathname === "/api/v1/events") wss.handleUpgrade(req, socket, head, (ws) => wss.emit("connection", ws));
     else if (!id) socket.destroy();
     else {
       ttys.handleUpgrade(req, socket, head, (ws) => {
@@ -210,6 +217,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       broadcast({ type: "session", session: s });
     },
     place,
+    browser,
     machine,
     engine,
     /** work is how many milliseconds a snapshot or a fork takes; below 0 it waits to be called off. */

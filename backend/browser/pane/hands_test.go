@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	holds    = flag.Int("hands.holds", 60, "how often a person takes control in TestHands")
+	holds    = flag.Int("hands.holds", 25, "how often a person takes control in TestHands")
 	handSeed = flag.Uint64("hands.seed", 1, "of TestHands")
 )
 
@@ -65,7 +65,9 @@ type seen struct {
 func ask(t testing.TB, p *pane.Pane, expression string, out any) {
 	t.Helper()
 	var res struct {
-		Result struct{ Value json.RawMessage }
+		Result struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"result"`
 	}
 	params := map[string]any{"expression": expression, "returnByValue": true}
 	if err := p.Tabs().Current().Session().Call(t.Context(), "Runtime.evaluate", params, &res); err != nil {
@@ -116,13 +118,13 @@ func TestHands(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("no picture within half a minute")
 	}
-	agent := restless{p: p, r: rand.New(rand.NewPCG(*handSeed, 1))}
+	agent := restless{p: p, r: rand.New(rand.NewPCG(*handSeed, 1)), begins: make(chan time.Duration, 1)}
 	wg.Go(func() { agent.run(ctx, t) })
 
 	person := steady{t: t, p: p, v: ann, frame: &frame, r: rand.New(rand.NewPCG(*handSeed, 2))}
 	began := time.Now()
 	for range *holds {
-		person.pause(60)
+		person.await(agent.begins)
 		person.hold()
 	}
 	took := time.Since(began)
@@ -151,6 +153,11 @@ type restless struct {
 	p *pane.Pane
 	r *rand.Rand
 
+	// begins gets how long acts take, when one begins that may be; one that nobody has seen by
+	// then is replaced by the next.
+	begins  chan time.Duration
+	typical time.Duration
+
 	acts, refused, told, clicks, clicked int
 }
 
@@ -158,16 +165,24 @@ func (a *restless) run(ctx context.Context, t *testing.T) {
 	b := a.p.Agent()
 	button, field := browser.At{Selector: "#agent"}, browser.At{Selector: "#agents"}
 	for ctx.Err() == nil {
+		if a.p.Lease().May() == nil {
+			select {
+			case <-a.begins:
+			default:
+			}
+			a.begins <- a.typical
+		}
+		began := time.Now()
 		var err error
 		switch a.r.IntN(8) {
-		case 0, 1:
+		case 0:
 			a.clicks++
 			if _, err = b.Click(ctx, button); err == nil {
 				a.clicked++
 			}
-		case 2:
+		case 1:
 			_, err = b.Type(ctx, field, "of the agent", false)
-		case 3:
+		case 2, 3:
 			_, err = b.Do(ctx, browser.Action{Kind: browser.Press, Keys: "ArrowRight", At: field})
 		case 4:
 			_, err = b.Do(ctx, browser.Action{Kind: browser.Hover, At: button})
@@ -181,6 +196,7 @@ func (a *restless) run(ctx context.Context, t *testing.T) {
 		switch {
 		case err == nil:
 			a.acts++
+			a.typical = (3*a.typical + time.Since(began)) / 4
 		case ctx.Err() != nil:
 		case errors.Is(err, control.ErrHeld):
 			a.refused++
@@ -206,6 +222,20 @@ type steady struct {
 
 	holds, clicks, typed int // that the page has to know of
 	slowest              time.Duration
+}
+
+// await waits for a moment at random, most often for one in an act of the agent.
+func (o *steady) await(begins <-chan time.Duration) {
+	if o.r.IntN(4) == 0 {
+		o.pause(30)
+		return
+	}
+	select {
+	case <-begins: // an old one
+	default:
+	}
+	typical := <-begins
+	<-time.After(time.Duration(o.r.Float64() * 1.2 * float64(typical)))
 }
 
 // pause waits, for fewer than so many milliseconds.

@@ -10,11 +10,13 @@ import (
 const selected = `() => {
 	let at = document.activeElement
 	while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
+	const focused = document.hasFocus()
+	if (at instanceof HTMLInputElement && at.type == "password") return {text: "", focused}
 	let text = ""
-	if (at instanceof HTMLTextAreaElement || (at instanceof HTMLInputElement && at.type != "password")) {
-		try { text = at.value.slice(at.selectionStart ?? 0, at.selectionEnd ?? 0) } catch {}
+	if (at instanceof HTMLTextAreaElement || at instanceof HTMLInputElement) {
+		text = at.value.slice(at.selectionStart ?? 0, at.selectionEnd ?? 0)
 	}
-	return {text: text || String(getSelection()), focused: document.hasFocus()}
+	return {text: text || String(getSelection()), focused}
 }`
 
 // Selection returns the text that is selected in the active tab, for the viewer

@@ -2,6 +2,7 @@ import type {
   About,
   Accepted,
   AnswerRequest,
+  BrowserInfo,
   BrowserOutline,
   Container,
   DecisionRequest,
@@ -114,6 +115,9 @@ export class Client {
   closeTerminal = (id: string, terminal: string) =>
     this.call<unknown>("DELETE", `${at(id)}/terminals/${encodeURIComponent(terminal)}`);
 
+  browser = (id: string) => this.call<BrowserInfo>("GET", `${at(id)}/browser`);
+  startBrowser = (id: string) => this.command(id, "browser/start", {});
+  stopBrowser = (id: string) => this.command(id, "browser/stop", {});
   /** recording returns entries after one's number. */
   recording = (id: string, after: number) => this.call<RecordingPage>("GET", `${at(id)}/browser/recording?${query({ after })}`);
   recordingPicture = async (id: string, n: number, signal?: AbortSignal): Promise<Blob> =>

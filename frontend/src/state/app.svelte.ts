@@ -2,9 +2,11 @@ import { MediaQuery } from "svelte/reactivity";
 import { ApiError, Client, messageOf, type Verb } from "../api/client";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
+import { viewerAt, viewerOf } from "../api/viewer";
 import { forgetToken, keepToken, takeToken, tokenOf } from "../api/token";
 import type { About, AnswerRequest, Container, EngineContainer, Frame, Logs, OpenRequest, Session, Wall } from "../api/types.gen";
 import { oneLine, titleOf } from "../text/visible";
+import { browserOf, Consent, type Browser } from "./browser.svelte";
 import { Clock } from "./clock.svelte";
 import { Containers } from "./containers.svelte";
 import { Health } from "./doctor.svelte";
@@ -53,6 +55,7 @@ export class App {
   readonly router = new Router();
   readonly toasts = new Toasts();
   readonly prefs = new Prefs(localStorage);
+  readonly consent = new Consent(localStorage);
   readonly keys = new Keys();
   readonly health = new Health(localStorage);
   readonly images = new Images(() => this.client);
@@ -80,6 +83,8 @@ export class App {
   client: Client;
   /** token is what a socket carries as its subprotocol. */
   token: string;
+  /** viewer is the name under which this window takes control of browsers. */
+  private readonly viewer = viewerOf(sessionStorage, isReload(), () => crypto.randomUUID());
   private readonly room = { dock: new MediaQuery(ROOM_FOR_DOCK), list: new MediaQuery(ROOM_FOR_LIST), both: new MediaQuery(ROOM_FOR_BOTH) };
   private socket: EventSocket | null = null;
   private readonly listeners = new Set<(f: Frame) => void>();
@@ -185,6 +190,11 @@ export class App {
   /** terminalWire returns what connects to a terminal. */
   terminalWire(id: string, terminal: string): (after: number) => TerminalWire {
     return terminalAt(location, this.token, id, terminal);
+  }
+
+  /** browser returns the view of a session's browser. */
+  browser(id: string): Browser {
+    return browserOf(this.client, id, this.viewer, viewerAt(location, this.token, id, this.viewer));
   }
 
   /** listen is told the frames that no session's fold takes (files), and returns what ends it. */
@@ -553,6 +563,12 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
 /** containerOf returns the id of the container that a session's sandbox is, or is a guest in. */
 function containerOf(s: Session): string {
   return /#([^+]+)/.exec(s.ref)?.[1] ?? s.short_id;
+}
+
+/** isReload says that this page was there before, in this window. */
+function isReload(): boolean {
+  const [entry] = performance.getEntriesByType("navigation");
+  return entry instanceof PerformanceNavigationTiming && entry.type === "reload";
 }
 
 function newestFirst(a: Session, b: Session): number {

@@ -2,7 +2,7 @@
 export interface Binding {
   keys: string;
   does: string;
-  group: "Anywhere" | "Lists" | "Session" | "Panels" | "Container";
+  group: "Anywhere" | "Lists" | "Session" | "Panels" | "Browser" | "Container";
 }
 
 /** Keymap is all that keys do. The help and the palette read it too. */
@@ -19,15 +19,23 @@ export const KEYMAP = {
   rename: { keys: "F2", does: "Rename the session", group: "Lists" },
   message: { keys: "I", does: "Write a message", group: "Session" },
   send: { keys: "Mod+Enter", does: "Send the message", group: "Session" },
-  stop: { keys: "Esc Esc", does: "Stop the turn", group: "Session" },
+  stop: { keys: "Esc Esc", does: "Stop the turn; give the browser back", group: "Session" },
   nextCard: { keys: "]", does: "Next card; in the dock, next tab", group: "Session" },
   previousCard: { keys: "[", does: "Previous card; in the dock, previous tab", group: "Session" },
   container: { keys: "V C", does: "Show the container", group: "Panels" },
+  browser: { keys: "V B", does: "Show the browser", group: "Panels" },
   terminal: { keys: "V T", does: "Show the terminal", group: "Panels" },
   files: { keys: "V F", does: "Show the files", group: "Panels" },
   network: { keys: "V N", does: "Show the network", group: "Panels" },
   split: { keys: "V S", does: "Show two panels, or one", group: "Panels" },
   hide: { keys: "V X", does: "Close the panels", group: "Panels" },
+  take: { keys: "T", does: "Take control", group: "Browser" },
+  giveBack: { keys: "B G", does: "Give control back", group: "Browser" },
+  extend: { keys: "B E", does: "Keep control longer", group: "Browser" },
+  address: { keys: "B A", does: "Go to the address line", group: "Browser" },
+  live: { keys: "B L", does: "Show the live picture", group: "Browser" },
+  outline: { keys: "B T", does: "Show the page as text", group: "Browser" },
+  recording: { keys: "B R", does: "Show the recording", group: "Browser" },
   attach: { keys: "C A", does: "Attach", group: "Container" },
   begin: { keys: "C S", does: "Start, or unpause", group: "Container" },
   halt: { keys: "C H", does: "Stop it", group: "Container" },
@@ -84,7 +92,7 @@ export class Sequence {
   }
 }
 
-/** Where a key was pressed: what is typed belongs to the field, and all keys belong to a terminal. */
+/** Where a key was pressed: what is typed belongs to the field, and all keys belong to a terminal, or to a page in a person's hands. */
 export type Place = "page" | "field" | "terminal";
 
 export function placeOf(target: EventTarget | null): Place {

@@ -11,7 +11,7 @@ function session(over: Partial<Session>): Session {
   };
 }
 
-const wish = (over: Partial<Waiting>): Waiting => ({ call_id: "c1", tool: "Bash", kind: "approval", reason: "", text: "", options: [], ...over });
+const wish = (over: Partial<Waiting>): Waiting => ({ task_id: "s", call_id: "c1", tool: "Bash", kind: "approval", reason: "", text: "", options: [], ...over });
 const asked = session({ status: "waiting", waiting: [wish({})] });
 const done = session({ status: "idle" });
 

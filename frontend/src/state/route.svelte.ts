@@ -1,5 +1,5 @@
 /** The panels of the dock, in the order of their tabs. */
-export const PANELS = ["container", "terminal", "files", "network"] as const;
+export const PANELS = ["container", "browser", "terminal", "files", "network"] as const;
 export type Panel = (typeof PANELS)[number];
 
 /** Shown is a session with what is open beside its timeline. */

@@ -23,6 +23,7 @@ export interface Action {
 
 export const panelLooks: Record<Panel, { label: string; icon: IconName }> = {
   container: { label: "Container", icon: "box" },
+  browser: { label: "Browser", icon: "browser" },
   terminal: { label: "Terminal", icon: "terminal" },
   files: { label: "Files", icon: "folder" },
   network: { label: "Network", icon: "globe" },
@@ -215,7 +216,10 @@ export function popOut(id: string, panel: Panel, path?: string): void {
 }
 
 /** What only the keymap has, where the open views give it a meaning. */
-const keyed: Partial<Record<KeyID, IconName>> = { list: "menu", search: "search", message: "pencil", split: "split", hide: "panel" };
+const keyed: Partial<Record<KeyID, IconName>> = {
+  list: "menu", search: "search", message: "pencil", split: "split", hide: "panel",
+  take: "hand", giveBack: "check", extend: "clock", address: "search", live: "eye", outline: "log", recording: "film",
+};
 
 /** actions are all that can be done now, for the palette. */
 export function actions(app: App): Action[] {
