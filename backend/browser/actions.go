@@ -327,7 +327,7 @@ func (c *act) upload(ctx context.Context, a Action) error {
 		if err != nil {
 			return err
 		}
-		c.say("Gave the page %d files.", len(a.Files))
+		c.say("Gave the page %s.", files(len(a.Files)))
 		c.settle(ctx)
 		return nil
 	}
@@ -361,7 +361,14 @@ func (c *act) upload(ctx context.Context, a Action) error {
 		return err
 	}
 	c.tab.Acted()
-	c.say("Gave %v %d files.", a.At, len(a.Files))
+	c.say("Gave %v %s.", a.At, files(len(a.Files)))
 	c.settle(ctx)
 	return nil
+}
+
+func files(n int) string {
+	if n == 1 {
+		return "one file"
+	}
+	return fmt.Sprintf("%d files", n)
 }
