@@ -176,7 +176,7 @@ func (a *App) build() error {
 			}
 			if !c.Value.Owned() || c.Value == sandbox.StateLost {
 				a.aio.forget(r.Ref)
-				if err := errors.Join(a.binder.forget(root), a.browsers.kept.forget(r.Ref)); err != nil {
+				if err := errors.Join(a.binder.forget(root), a.browsers.kept.forget(root)); err != nil {
 					a.log.Warn("close a sandbox's backend", "session", root, "err", err)
 				}
 			}

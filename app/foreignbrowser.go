@@ -23,47 +23,52 @@ import (
 // errNotOurs refuses to end a browser that others may use as well.
 var errNotOurs = fmt.Errorf("this browser belongs to the sandbox's own server, and ends with it: %w", sandbox.ErrUnsupported)
 
-// keptBrowsers are the browsers that only act, one for each sandbox.
+// keptBrowsers are the browsers that only act, one for each sandbox of a root
+// task.
 type keptBrowsers struct {
 	mu  sync.Mutex
-	all map[sandbox.Ref]*keptBrowser
+	all map[string]*keptBrowser // by root task
 }
 
 // keptBrowser is one of them. It is let go of once, by its pane's end or the
 // sandbox's.
 type keptBrowser struct {
 	browser.Backend
-	forget func(*keptBrowser)
+	ref    sandbox.Ref
+	forget func()
+	lent   bool // to a pane, which may be shared and closes it; guarded by keptBrowsers.mu
 
 	make sync.Once
 	err  error
 	end  sync.Once
 }
 
-// get returns the browser of a sandbox, which is made once. One that could not be
-// made is tried again by the next who asks; nil is one that there is not.
-func (k *keptBrowsers) get(ref sandbox.Ref, make func() (browser.Backend, error)) (browser.Backend, error) {
+// get returns the browser of a root task's sandbox, which is made once. One that
+// could not be made is tried again by the next who asks; one that there is not is
+// execenv.ErrNoBrowser.
+func (k *keptBrowsers) get(root string, ref sandbox.Ref, make func() (browser.Backend, error)) (browser.Backend, error) {
 	k.mu.Lock()
-	b := k.all[ref]
+	b := k.all[root]
+	var old *keptBrowser
+	if b != nil && b.ref != ref {
+		old, b = b, nil
+	}
 	if b == nil {
-		b = &keptBrowser{}
-		b.forget = func(b *keptBrowser) {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if k.all[ref] == b {
-				delete(k.all, ref)
-			}
-		}
+		b = &keptBrowser{ref: ref}
+		b.forget = func() { k.remove(root, b) }
 		if k.all == nil {
-			k.all = map[sandbox.Ref]*keptBrowser{}
+			k.all = map[string]*keptBrowser{}
 		}
-		k.all[ref] = b
+		k.all[root] = b
 	}
 	k.mu.Unlock()
+	if old != nil {
+		_ = old.Close() // of a sandbox that is gone
+	}
 	b.make.Do(func() { b.Backend, b.err = make() })
 	switch {
 	case b.err != nil:
-		b.forget(b)
+		b.forget()
 		return nil, b.err
 	case b.Backend == nil:
 		return nil, execenv.ErrNoBrowser
@@ -71,17 +76,36 @@ func (k *keptBrowsers) get(ref sandbox.Ref, make func() (browser.Backend, error)
 	return b, nil
 }
 
-// known returns the browser of a sandbox if one was made; nil otherwise.
-func (k *keptBrowsers) known(ref sandbox.Ref) bool {
+func (k *keptBrowsers) remove(root string, b *keptBrowser) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.all[ref] != nil
+	if k.all[root] == b {
+		delete(k.all, root)
+	}
+}
+
+// has reports whether the browser of a root task's sandbox was made.
+func (k *keptBrowsers) has(root string, ref sandbox.Ref) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.all[root]
+	return b != nil && b.ref == ref
+}
+
+// lend returns options for a pane, whose end is the browser's from now on.
+func (k *keptBrowsers) lend(b browser.Backend) pane.Options {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if kept, ok := b.(*keptBrowser); ok {
+		kept.lent = true
+	}
+	return pane.Options{Backend: b}
 }
 
 // Close lets go of the browser and of what it holds.
 func (b *keptBrowser) Close() (err error) {
 	b.end.Do(func() {
-		b.forget(b)
+		b.forget()
 		b.make.Do(func() {}) // whoever makes it has done so
 		if c, ok := b.Backend.(io.Closer); ok {
 			err = c.Close()
@@ -90,12 +114,15 @@ func (b *keptBrowser) Close() (err error) {
 	return err
 }
 
-// forget closes the browser of a sandbox that is gone.
-func (k *keptBrowsers) forget(ref sandbox.Ref) error {
+// forget closes the browser of a root task whose sandbox is gone, unless a pane
+// does.
+func (k *keptBrowsers) forget(root string) error {
 	k.mu.Lock()
-	b := k.all[ref]
+	b := k.all[root]
+	delete(k.all, root)
+	lent := b == nil || b.lent
 	k.mu.Unlock()
-	if b == nil {
+	if lent {
 		return nil
 	}
 	return b.Close()
@@ -122,12 +149,12 @@ type hostBrowsers struct {
 	kept    *keptBrowsers
 }
 
-func (b hostBrowsers) backend() (browser.Backend, error) {
+func (b hostBrowsers) backend(root string) (browser.Backend, error) {
 	ref, err := b.handle.Ref()
 	if err != nil {
 		return nil, err
 	}
-	made, err := b.kept.get(ref, func() (browser.Backend, error) { return b.factory(b.handle) })
+	made, err := b.kept.get(root, ref, func() (browser.Backend, error) { return b.factory(b.handle) })
 	if err != nil && !errors.Is(err, execenv.ErrNoBrowser) {
 		return nil, fmt.Errorf("make the browser of sandbox %s: %w: %w", ref, execenv.ErrBrowser, err)
 	}
@@ -135,20 +162,23 @@ func (b hostBrowsers) backend() (browser.Backend, error) {
 }
 
 // Open implements session.Browsers.
-func (b hostBrowsers) Open(context.Context, string) (pane.Options, error) {
-	made, err := b.backend()
-	return pane.Options{Backend: made}, err
+func (b hostBrowsers) Open(_ context.Context, rootTaskID string) (pane.Options, error) {
+	made, err := b.backend(rootTaskID)
+	if err != nil {
+		return pane.Options{}, err
+	}
+	return b.kept.lend(made), nil
 }
 
 // Status implements session.Browsers.
-func (b hostBrowsers) Status(context.Context, string) (session.BrowserLook, error) {
-	_, err := b.backend()
+func (b hostBrowsers) Status(_ context.Context, rootTaskID string) (session.BrowserLook, error) {
+	_, err := b.backend(rootTaskID)
 	return lookAt(session.SourceHost, false, err)
 }
 
 // Start implements session.Browsers.
-func (b hostBrowsers) Start(context.Context, string) error {
-	_, err := b.backend()
+func (b hostBrowsers) Start(_ context.Context, rootTaskID string) error {
+	_, err := b.backend(rootTaskID)
 	return err
 }
 
@@ -165,8 +195,8 @@ type servedBrowsers struct {
 
 // reach finds out by which of the two the browser can be reached, by reaching it.
 // The backend is nil for the debugging connection.
-func (b servedBrowsers) reach(ctx context.Context) (browser.Backend, error) {
-	if !b.kept.known(b.ref) {
+func (b servedBrowsers) reach(ctx context.Context, root string) (browser.Backend, error) {
+	if !b.kept.has(root, b.ref) {
 		conn, err := b.server.CDP(ctx)
 		if err == nil {
 			return nil, conn.CloseNow()
@@ -177,7 +207,7 @@ func (b servedBrowsers) reach(ctx context.Context) (browser.Backend, error) {
 	} else if err := b.server.Ping(ctx); err != nil { // for its tools keep a session, and say nothing
 		return nil, unreached(err)
 	}
-	made, err := b.kept.get(b.ref, func() (browser.Backend, error) {
+	made, err := b.kept.get(root, b.ref, func() (browser.Backend, error) {
 		tools := toolserver.New(toolserver.Options{URL: b.server.URL("/mcp"), Client: b.server.Client()})
 		if err := tools.Check(ctx); err != nil {
 			return nil, errors.Join(err, tools.Close())
@@ -196,10 +226,13 @@ func unreached(err error) error {
 }
 
 // Open implements session.Browsers.
-func (b servedBrowsers) Open(ctx context.Context, _ string) (pane.Options, error) {
-	tools, err := b.reach(ctx)
-	if err != nil || tools != nil {
-		return pane.Options{Backend: tools}, err
+func (b servedBrowsers) Open(ctx context.Context, rootTaskID string) (pane.Options, error) {
+	tools, err := b.reach(ctx, rootTaskID)
+	switch {
+	case err != nil:
+		return pane.Options{}, err
+	case tools != nil:
+		return b.kept.lend(tools), nil
 	}
 	info, err := b.server.Probe(ctx)
 	if err != nil {
@@ -213,14 +246,14 @@ func (b servedBrowsers) Open(ctx context.Context, _ string) (pane.Options, error
 }
 
 // Status implements session.Browsers.
-func (b servedBrowsers) Status(ctx context.Context, _ string) (session.BrowserLook, error) {
-	tools, err := b.reach(ctx)
+func (b servedBrowsers) Status(ctx context.Context, rootTaskID string) (session.BrowserLook, error) {
+	tools, err := b.reach(ctx, rootTaskID)
 	return lookAt(session.SourceServer, tools == nil, err)
 }
 
 // Start implements session.Browsers.
-func (b servedBrowsers) Start(ctx context.Context, _ string) error {
-	_, err := b.reach(ctx) // it runs for as long as its server does
+func (b servedBrowsers) Start(ctx context.Context, rootTaskID string) error {
+	_, err := b.reach(ctx, rootTaskID) // it runs for as long as its server does
 	return err
 }
 

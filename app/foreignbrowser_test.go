@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
@@ -72,7 +73,7 @@ func TestForeignBrowser(t *testing.T) {
 	if err := call("POST", "/sessions/"+id+"/browser/stop", nil, nil); err == nil || !strings.Contains(err.Error(), "501") {
 		t.Errorf("stop = %v, want a refusal", err)
 	}
-	if status, text := act(t, call, id, "browser_extract", nil); status != "ok" || !strings.Contains(text, "Buy") {
+	if status, text := act(t, call, id, "browser_extract", map[string]any{}); status != "ok" || !strings.Contains(text, "Buy") {
 		t.Errorf("after that, browser_extract: %s, %s", status, text)
 	}
 }
@@ -94,17 +95,24 @@ func TestForeignBrowser_tools(t *testing.T) {
 	if status, text := act(t, call, id, "browser_navigate", map[string]any{"url": "http://shop.example/"}); status != "ok" || !strings.Contains(text, "Buy") {
 		t.Errorf("browser_navigate: %s, %s", status, text)
 	}
-	if status, text := act(t, call, id, "browser_console", nil); status != "error" || !strings.Contains(text, "navigate, click, type") {
+	if status, text := act(t, call, id, "browser_console", map[string]any{}); status != "error" || !strings.Contains(text, "navigate, click, type") {
 		t.Errorf("browser_console: %s, %s", status, text)
 	}
 	if tools.Sessions() != 1 {
 		t.Errorf("%d sessions with the server", tools.Sessions())
+	}
+	other, _, _ := bash(t, call, "true") // the server is shared
+	if status, text := act(t, call, other, "browser_extract", map[string]any{}); status != "ok" || !strings.Contains(text, "# Shop") {
+		t.Errorf("another session's browser_extract: %s, %s", status, text)
 	}
 	if err := call("GET", "/sessions/"+id+"/browser/outline", nil, nil); err == nil || !strings.Contains(err.Error(), "409") {
 		t.Errorf("its outline: %v", err)
 	}
 	if err := call("POST", "/sessions/"+id+"/close", nil, nil); err != nil {
 		t.Fatal(err)
+	}
+	if status, text := act(t, call, other, "browser_extract", map[string]any{}); status != "ok" {
+		t.Errorf("the other's after that session's end: %s, %s", status, text)
 	}
 
 	none := aiotest.Start(t, aiotest.Options{Generation: aiotest.Piped, NoBrowser: true})
@@ -118,7 +126,7 @@ func TestForeignBrowser_tools(t *testing.T) {
 // acting is a browser of a program's own.
 type acting struct {
 	browser.Backend
-	closed *atomic.Int32
+	closed chan<- struct{}
 }
 
 func (a acting) Navigate(_ context.Context, url string) (browser.Look, error) {
@@ -126,14 +134,15 @@ func (a acting) Navigate(_ context.Context, url string) (browser.Look, error) {
 }
 
 func (a acting) Close() error {
-	a.closed.Add(1)
+	a.closed <- struct{}{}
 	return nil
 }
 
 // A program's own browsers stand in the place of the application's, one for each
 // sandbox, until that is let go of.
 func TestHostConfig_browser(t *testing.T) {
-	var made, closed atomic.Int32
+	var made atomic.Int32
+	closed := make(chan struct{}, 10) // more than are made
 	places, dir := &pool{}, t.TempDir()
 	call := serve(t, session.HostConfig{
 		SandboxProvider: places,
@@ -145,7 +154,7 @@ func TestHostConfig_browser(t *testing.T) {
 				t.Errorf("asked for the browser of %s", h.BaseURL)
 			}
 			made.Add(1)
-			return acting{closed: &closed}, nil
+			return acting{closed: closed}, nil
 		},
 	})
 	id, _, _ := bash(t, call, "true")
@@ -160,8 +169,8 @@ func TestHostConfig_browser(t *testing.T) {
 			t.Errorf("browser_navigate: %s, %s", status, text)
 		}
 	}
-	if made.Load() != 1 || closed.Load() != 0 {
-		t.Errorf("made %d times, closed %d times", made.Load(), closed.Load())
+	if made.Load() != 1 || len(closed) != 0 {
+		t.Errorf("made %d times, closed %d times", made.Load(), len(closed))
 	}
 	other, _, _ := bash(t, call, "true")
 	browserOf(t, call, other) // made, and never acted on
@@ -170,7 +179,14 @@ func TestHostConfig_browser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if made.Load() != 2 || closed.Load() != 2 {
-		t.Errorf("made %d times, closed %d times", made.Load(), closed.Load())
+	for range 2 {
+		select {
+		case <-closed:
+		case <-time.After(20 * time.Second):
+			t.Fatal("not closed")
+		}
+	}
+	if made.Load() != 2 {
+		t.Errorf("made %d times", made.Load())
 	}
 }

@@ -23,8 +23,9 @@ import (
 // journal is a log in memory. It refuses the append number refuse (from 1) and
 // all after it with err, as if the process had died or lost its lease there.
 type journal struct {
-	task    string       // its id; "" is the root's
-	gate    func() error // asked before each append; nil lets all through
+	task    string        // its id; "" is the root's
+	gate    func() error  // asked before each append; nil lets all through
+	wrote   chan struct{} // of capacity one, receives after an append; nil does not
 	state   *task.State
 	appends int
 	refuse  int
@@ -99,6 +100,10 @@ func (j *journal) Append(ctx context.Context, payloads ...task.Payload) error {
 	j.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	select {
+	case j.wrote <- struct{}{}:
+	default:
 	}
 	return j.Sync(ctx)
 }

@@ -31,7 +31,8 @@ type family struct {
 	appends  int
 	children map[string]*journal // by task id
 	wakes    map[string]chan struct{}
-	open     int // subtasks that are driven
+	open     int           // subtasks that are driven
+	closed   chan struct{} // receives when one is not any more; of a capacity that none waits for
 }
 
 var _ agent.Subtasks = (*subtasksOf)(nil)
@@ -43,7 +44,7 @@ type subtasksOf struct {
 }
 
 func newFamily(t *testing.T, drive func(j *journal) agent.Options) *family {
-	f := &family{root: newJournal(t), drive: drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}}
+	f := &family{root: newJournal(t), drive: drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}, closed: make(chan struct{}, 100)}
 	f.root.gate = f.pass
 	return f
 }
@@ -73,7 +74,7 @@ func (s *subtasksOf) Spawn(_ context.Context, callID string, ask tools.Subtask) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := fmt.Sprintf("t%d", len(s.children)+1)
-	c := &journal{task: id, state: &task.State{}, gate: s.family.pass}
+	c := &journal{task: id, state: &task.State{}, gate: s.family.pass, wrote: make(chan struct{}, 1)}
 	s.children[id], s.wakes[id] = c, make(chan struct{}, 1)
 	err := errors.Join(
 		c.write([]task.Payload{
@@ -91,7 +92,7 @@ func (s *subtasksOf) Open(_ context.Context, spawned task.SubtaskSpawned) (agent
 	j := s.children[spawned.TaskID]
 	o := s.family.options(j)
 	o.OneShot, o.Wake = true, s.wakes[spawned.TaskID]
-	return agent.Subtask{Journal: j, Options: o, Close: func() { s.mu.Lock(); s.open--; s.mu.Unlock() }}, nil
+	return agent.Subtask{Journal: j, Options: o, Close: func() { s.mu.Lock(); s.open--; s.mu.Unlock(); s.closed <- struct{}{} }}, nil
 }
 
 // child returns the log of the subtask of a description.
@@ -110,7 +111,7 @@ func (f *family) child(t *testing.T, description string) *journal {
 
 // again is the family as another process would read it.
 func (f *family) again() *family {
-	g := &family{root: f.root.again(), drive: f.drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}}
+	g := &family{root: f.root.again(), drive: f.drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}, closed: make(chan struct{}, 100)}
 	g.root.gate = g.pass
 	for id, j := range f.children {
 		g.children[id], g.wakes[id] = j.again(), make(chan struct{}, 1)
@@ -302,38 +303,26 @@ func TestSubtask_stuck(t *testing.T) {
 
 // A subtask waits for a person within the turn, whose others go on meanwhile.
 func TestSubtask_waitsForAPerson(t *testing.T) {
-	quick := make(chan struct{})
-	var f *family
 	play := plays(script.Script{
 		Steps:         []script.Step{hand("asks", "quick"), say("ok")},
 		Conversations: []script.Conversation{of("asks", use("Do"), say("allowed")), of("quick", use("Look"), say("looked"))},
 	}, &tool{name: "Do", run: says("did")}, &tool{name: "Look", readOnly: true, run: says("seen")})
-	f = newFamily(t, func(j *journal) agent.Options {
+	f := newFamily(t, func(j *journal) agent.Options {
 		o := play(j)
 		o.Approvals = task.ApproveAsk
 		return o
 	})
-	f.root.gate = func() error {
-		for _, s := range f.root.state.Subtasks {
-			if s.Completed != nil && s.Spawned.Description == "quick" {
-				close(quick)
-				f.root.gate = nil
-				break
-			}
-		}
-		return nil
-	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		<-quick // the other has ended, and this one is awaited still
+		<-f.closed // the other has ended, and this one is awaited still
 		c := f.child(t, "asks")
-		c.mu.Lock()
-		state := task.Fold(c.events)
-		c.mu.Unlock()
-		if len(state.Waiting) != 1 || state.Waiting[0].TaskID != c.task {
+		state := c.again().state
+		for ; len(state.Waiting) == 0; state = c.again().state {
+			<-c.wrote
+		}
+		if state.Waiting[0].TaskID != c.task {
 			t.Errorf("waiting = %+v", state.Waiting)
-			return
 		}
 		c.say(t, task.ToolCallApprovalResolved{CallID: state.Waiting[0].CallID, Allow: true}, task.TaskWoken{Cause: "approval"})
 		f.wakes[c.task] <- struct{}{}

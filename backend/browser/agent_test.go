@@ -186,6 +186,8 @@ func TestType(t *testing.T) {
 		t.Errorf("an option that is not there: %v", err)
 	}
 	wants(t, d.typed(number(t, l, "Name"), "", false), "<input type=text> Name\n")
+	wants(t, d.typed(number(t, l, "day"), "", false), "<input type=date> day\n")
+	d.typed(number(t, l, "day"), "2026-12-31", false)
 	d.typed(number(t, l, "Name"), "last", true)
 	if got := d.page("() => document.body.innerText"); got != "got name=last&short=abc&word=hunter2&area=two%0D%0Alines&day=2026-12-31&size=l&edit=now&box=on" {
 		t.Errorf("submitted: %s", got)
@@ -276,7 +278,7 @@ func TestPopup(t *testing.T) {
 			break
 		}
 	}
-	if err == nil || !strings.Contains(err.Error(), "no more may be") {
+	if !errors.Is(err, tabs.ErrTabs) {
 		t.Errorf("too many tabs: %v", err)
 	}
 }

@@ -42,9 +42,9 @@ type HostConfig struct {
 
 	// SandboxBrowserFactory makes the browser of a sandbox in the place of the
 	// application's own, guests' included: one that the agent acts on, and that
-	// nobody looks on. It is asked once for each sandbox, when its browser is first
-	// needed; nil without an error is a sandbox that has none. A Backend that is an
-	// io.Closer is closed when its sandbox is stopped or let go of.
+	// nobody looks on. It is asked once for each sandbox of a root task, when its
+	// browser is first needed; nil without an error is a sandbox that has none. A
+	// Backend that is an io.Closer is closed when its sandbox is stopped or let go of.
 	SandboxBrowserFactory func(h sandbox.Handle) (browser.Backend, error)
 
 	// SandboxPolicy says whether a root task gets a sandbox. It is asked once, when

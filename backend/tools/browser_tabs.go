@@ -71,11 +71,7 @@ func listing(action, description, kind string) Tool {
 		action: action,
 		looks:  true,
 		plan: func(context.Context, Call, noParams) (browserAct, error) {
-			return browserAct{do: func(ctx context.Context, b browser.Backend) (browser.Look, error) {
-				l, err := b.Do(ctx, browser.Action{Kind: kind})
-				l.Text = newest(l.Text)
-				return l, err
-			}}, nil
+			return browserAct{window: window{newest: true}, do: doing(browser.Action{Kind: kind})}, nil
 		},
 	}
 }

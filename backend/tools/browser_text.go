@@ -21,6 +21,7 @@ type window struct {
 	offset int  // characters of the page's text before it
 	skip   int  // elements before it
 	page   bool // the text holds the page itself, before its elements
+	newest bool // it is a list, of which the end counts
 }
 
 var (
@@ -35,6 +36,9 @@ const elementsHeader = "# Interactive elements\n"
 // left out of each is said with how to get it.
 func (w window) of(text string) string {
 	text = clean(text)
+	if w.newest {
+		return newest(text)
+	}
 	head, page, list := "", "", text
 	if w.page {
 		if at := strings.LastIndex(text, "\n"+elementsHeader); at >= 0 {
@@ -115,7 +119,7 @@ func areMore(n int) string {
 
 // newest returns the last lines of a list that is too long.
 func newest(list string) string {
-	lines := strings.SplitAfter(clean(list), "\n")
+	lines := strings.SplitAfter(list, "\n")
 	room, from := maxBrowserList, len(lines)
 	for from > 0 && room >= utf8.RuneCountInString(lines[from-1]) {
 		from--

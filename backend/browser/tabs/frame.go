@@ -165,7 +165,7 @@ func (f *Frame) Object(ctx context.Context, function string, args ...any) (runti
 	if err != nil {
 		return "", err
 	}
-	given, err := arguments(args)
+	function, given, err := applied(function, args)
 	if err != nil {
 		return "", err
 	}
@@ -183,7 +183,7 @@ func (f *Frame) Object(ctx context.Context, function string, args ...any) (runti
 
 func (f *Frame) call(ctx context.Context, p runtime.CallFunctionOnParams, function string, out any, args []any) error {
 	yes := true
-	given, err := arguments(args)
+	function, given, err := applied(function, args)
 	if err != nil {
 		return err
 	}
@@ -201,16 +201,17 @@ func (f *Frame) call(ctx context.Context, p runtime.CallFunctionOnParams, functi
 	return json.Unmarshal(r.Result.Value, out)
 }
 
-func arguments(args []any) ([]*runtime.CallArgument, error) {
-	out := make([]*runtime.CallArgument, 0, len(args))
-	for _, a := range args {
-		raw, err := json.Marshal(a)
-		if err != nil {
-			return nil, fmt.Errorf("argument of a script: %w", err)
-		}
-		out = append(out, &runtime.CallArgument{Value: jsonv2.Value(raw)})
+// applied returns a function with the arguments that it is to be called with. They
+// go as one list: an argument that is "" or an empty list would not be sent.
+func applied(function string, args []any) (string, []*runtime.CallArgument, error) {
+	if len(args) == 0 {
+		return function, nil, nil
 	}
-	return out, nil
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return "", nil, fmt.Errorf("arguments of a script: %w", err)
+	}
+	return `function(args) { return (` + function + `).apply(this, args) }`, []*runtime.CallArgument{{Value: jsonv2.Value(raw)}}, nil
 }
 
 func thrown(d *runtime.ExceptionDetails) error {

@@ -91,7 +91,7 @@ func TestBrowser_tools(t *testing.T) {
 		text string
 	}{
 		{"navigate", func(ctx context.Context, b *toolserver.Browser) (browser.Look, error) {
-			return b.Navigate(ctx, "shop.example/")
+			return b.Navigate(ctx, shop)
 		},
 			[]aiotest.Call{{Tool: "browser_navigate", Args: args{"url": shop}}}, "[2]<button>Buy</button>"},
 		{"click", func(ctx context.Context, b *toolserver.Browser) (browser.Look, error) {

@@ -134,6 +134,9 @@ func (b *Browser) once(ctx context.Context, name string, args map[string]any) (*
 	if !b.has(name) {
 		return nil, b.unsupported("without " + name)
 	}
+	if args == nil {
+		args = map[string]any{} // null is refused
+	}
 	var res *mcp.CallToolResult
 	err := b.watched(ctx, name, func(ctx context.Context) (err error) {
 		res, err = b.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})

@@ -63,6 +63,8 @@ func (s *Server) CDP(ctx context.Context) (*websocket.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, shortTime) // of the handshake
+	defer cancel()
 	conn, answer, err := websocket.Dial(ctx, at, &websocket.DialOptions{
 		HTTPClient: s.Client(),
 		// Frames are JPEG already, and every byte is compressed on two busy cores.
