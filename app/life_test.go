@@ -300,11 +300,27 @@ func (s *server) awaitTurns(id string, n int) {
 	})
 }
 
-// payloads returns a session's log as it is.
+// payloads returns what a session's log holds, that of its subtasks included.
 func (s *server) payloads(id string) (all []task.Payload) {
 	s.t.Helper()
-	after := int64(0)
+	for _, e := range s.events(id) {
+		p, err := task.Decode(e)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// events returns a session's log as it is.
+func (s *server) events(id string) (all []task.Event) {
+	s.t.Helper()
 	for {
+		after := int64(0)
+		if n := len(all); n > 0 {
+			after = all[n-1].Seq
+		}
 		var page []task.Event
 		if err := s.call(s.t.Context(), "GET", fmt.Sprintf("/sessions/%s/events?after=%d", id, after), nil, &page); err != nil {
 			s.t.Fatalf("events of %s: %v", id, err)
@@ -312,13 +328,7 @@ func (s *server) payloads(id string) (all []task.Payload) {
 		if len(page) == 0 {
 			return all
 		}
-		for _, e := range page {
-			p, err := task.Decode(e)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			all, after = append(all, p), e.Seq
-		}
+		all = append(all, page...)
 	}
 }
 

@@ -195,6 +195,76 @@ func TestSubtask_webWithoutABrowser(t *testing.T) {
 	}
 }
 
+// The subagents for web pages have the session's browser, whoever has asked for them,
+// one after the other; the session's own agent has not.
+func TestSubtask_web(t *testing.T) {
+	t.Parallel()
+	withChromium(t)
+	s, ws := start(t, dataDir(t)), workspace(t, 1000)
+	open := func(page string) any {
+		return call("browser_navigate", map[string]any{"url": "http://127.0.0.1:8765/" + page})
+	}
+	id := s.open(httpapi.OpenRequest{
+		Agent: "browser", Workspace: ws, Spec: sandbox.Spec{Wall: sandbox.WallNamespace}, Plugins: []string{task.PluginBrowser},
+		Model: conversing(t, map[string][]any{
+			"read the first":  {open("first.html"), say("I have read the first")},
+			"hand it on":      {open("second.html"), hand("web", "read the second"), say("it was read")},
+			"read the second": {open("second.html"), say("I have read the second")},
+		}, open("first.html"), map[string]any{"calls": []any{
+			handing("web", "read the first"), handing("general-purpose", "hand it on"),
+		}}, say("all done")),
+	})
+	s.awaitState(id, 30*time.Second, sandbox.StateReady)
+	s.site(id, ws, map[string]string{"first.html": "<title>The First</title>", "second.html": "<title>The Second</title>"})
+	s.post(id, "messages", httpapi.MessageRequest{Text: "go"})
+	s.awaitSession(id, time.Minute, "the end of the turn", func(v httpapi.Session) bool { return v.Status == task.StatusIdle && v.Usage.Output > 0 })
+
+	var opened, told []string
+	web := map[string]bool{} // the subtasks that are
+	browsing := ""           // the one of them that works
+	for _, e := range s.events(id) {
+		p, err := task.Decode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch p := p.(type) {
+		case *task.SubtaskSpawned:
+			web[p.TaskID] = p.Agent == "web"
+		case *task.ToolCallStarted:
+			if !web[e.TaskID] {
+				continue
+			}
+			if browsing != "" {
+				t.Errorf("%s works while %s does", e.TaskID, browsing)
+			}
+			browsing = e.TaskID
+		case *task.TaskCompleted:
+			if browsing == e.TaskID {
+				browsing = ""
+			}
+		case *task.ToolResultRecorded:
+			switch {
+			case p.Tool == "browser_navigate" && p.Status == task.CallOK:
+				opened = append(opened, p.Text)
+				if !web[e.TaskID] {
+					t.Errorf("%s has the browser", e.TaskID)
+				}
+			case p.Tool == "browser_navigate" && !strings.Contains(p.Text, "There is no tool called"):
+				t.Errorf("%s: %s", p.Status, p.Text)
+			case p.Tool == "Task":
+				told = append(told, p.Text)
+			}
+		}
+	}
+	pages := strings.Join(opened, "\n")
+	if len(opened) != 2 || !strings.Contains(pages, "The First") || !strings.Contains(pages, "The Second") {
+		t.Errorf("opened: %q", opened)
+	}
+	if got := strings.Join(told, "\n"); len(told) != 3 || !strings.Contains(got, "I have read the first") || !strings.Contains(got, "I have read the second") {
+		t.Errorf("told: %q", told)
+	}
+}
+
 // A terminal shows what a subagent does, each line with who does it.
 func TestRun_printsSubagents(t *testing.T) {
 	ws := workspace(t, 1000)
@@ -245,7 +315,11 @@ func conversing(t testing.TB, own map[string][]any, steps ...any) string {
 func hand(agent string, prompts ...string) any {
 	var calls []any
 	for _, p := range prompts {
-		calls = append(calls, map[string]any{"tool": "Task", "input": map[string]any{"description": p, "prompt": p, "subagent_type": agent}})
+		calls = append(calls, handing(agent, p))
 	}
 	return map[string]any{"text": "", "calls": calls}
+}
+
+func handing(agent, prompt string) any {
+	return map[string]any{"tool": "Task", "input": map[string]any{"description": prompt, "prompt": prompt, "subagent_type": agent}}
 }
