@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,19 +26,10 @@ func readAnswer(q task.Question, line string) (httpapi.AnswerRequest, bool) {
 	if line == declines {
 		return httpapi.AnswerRequest{Declined: true}, true
 	}
-	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(q.Options) && !isOption(q, line) {
+	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(q.Options) && !slices.Contains(q.Options, line) {
 		line = q.Options[n-1]
 	}
 	return httpapi.AnswerRequest{Text: line}, line != "" || q.Kind == task.QuestionHands
-}
-
-func isOption(q task.Question, text string) bool {
-	for _, o := range q.Options {
-		if o == text {
-			return true
-		}
-	}
-	return false
 }
 
 // questionText says what is asked: the question, and under it the options by

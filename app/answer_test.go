@@ -204,7 +204,7 @@ func TestPlugins(t *testing.T) {
 	if a := s.about(); len(a.Plugins) != 1 || a.Plugins[0].Name != task.PluginBrowser || !a.Plugins[0].Default || a.Plugins[0].Description == "" {
 		t.Errorf("plugins = %+v", a.Plugins)
 	}
-	model := scripted(t, call("browser_ask_person", map[string]any{"reason": "Sign in."}), call("Nothing", nil), say("done"))
+	model := scripted(t, call("browser_ask_person", map[string]any{"reason": "Sign in."}), call("Nothing", map[string]any{}), say("done"))
 	spec := sandbox.Spec{Wall: sandbox.WallNamespace}
 	err := s.call(t.Context(), "POST", "/sessions", httpapi.OpenRequest{Plugins: []string{"telepathy"}, Spec: spec}, nil)
 	wantCode(t, err, "invalid_field")

@@ -75,7 +75,7 @@ func (s *Server) table() []route {
 		{"GET", "/sessions/{id}/events", "Read a page of a session's log, after ?after=SEQ.", nil, []task.Event{}, s.sessionEvents},
 		{"GET", "/sessions/{id}/container", "Read a sandbox's card back from the engine, the kernel and the guest.", nil, Container{}, s.container},
 		{"GET", "/sessions/{id}/logs", "Read the last ?tail=N lines that a sandbox's own process wrote, also after its end.", nil, Logs{}, s.logs},
-		{"POST", "/sessions/{id}/messages", "Send a message, which starts a turn or joins the running one.", MessageRequest{}, done, s.sendMessage},
+		{"POST", "/sessions/{id}/messages", "Send a message, which starts a turn, joins the running one, or answers the question that waits.", MessageRequest{}, done, s.sendMessage},
 		{"POST", "/sessions/{id}/approvals/{call}", "Decide about a call that waits.", DecisionRequest{}, done, s.decide},
 		{"POST", "/sessions/{id}/answers/{call}", "Answer a question that waits, or decline to.", AnswerRequest{}, done, s.answer},
 		{"POST", "/sessions/{id}/interrupt", "Stop the turn.", nil, done, s.command((*session.Service).Interrupt)},

@@ -392,12 +392,15 @@ test("where there is no picture it says why, and what helps", { skip }, async ()
   await button("Start the browser").click();
   await drawn();
   assert.ok(server.posts.some((p) => p.path === "/api/v1/sessions/s2/browser/start"));
+  server.machine.unbuilt = true;
   await open("s3/browser");
   await panel().getByText("The sandbox is stopped").waitFor();
   await button("Start").click();
   await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s3/start"), "the command");
   await panel().getByText("No browser in this sandbox").waitFor();
   await panel().getByText("there is no Chromium in this image").waitFor();
+  await panel().getByRole("button", { name: "Build the standard image" }).click();
+  await panel().getByText(/glovebox\/sandbox:0.1 was built/).waitFor();
   await open("s4/browser");
   await panel().getByText("No browser on the host").waitFor();
   await open("s5/browser");

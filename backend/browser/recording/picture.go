@@ -87,3 +87,38 @@ func average(dst, src plane) {
 		}
 	}
 }
+
+// How two pictures that may have come by different ways are held against each
+// other: by means of few pixels, and how much these may differ.
+const (
+	sketchWidth = 240
+	sketchNoise = 12
+)
+
+// alike reports whether two pictures show the same, whatever their size and quality
+// are.
+func alike(a, b []byte) bool {
+	x, y := sketch(a), sketch(b)
+	if x == nil || y == nil || x.Rect.Dy()-y.Rect.Dy() > 1 || y.Rect.Dy()-x.Rect.Dy() > 1 {
+		return false
+	}
+	for i := range min(len(x.Pix), len(y.Pix)) {
+		if d := int(x.Pix[i]) - int(y.Pix[i]); d > sketchNoise || d < -sketchNoise {
+			return false
+		}
+	}
+	return true
+}
+
+// sketch is the brightness of a picture, small; nil for what cannot be read.
+func sketch(picture []byte) *image.Gray {
+	whole, err := jpeg.Decode(bytes.NewReader(picture))
+	src, ok := whole.(*image.YCbCr)
+	if err != nil || !ok || src.Rect.Empty() {
+		return nil
+	}
+	w, h := src.Rect.Dx(), src.Rect.Dy()
+	small := image.NewGray(image.Rect(0, 0, sketchWidth, max(1, sketchWidth*h/w)))
+	average(plane{small.Pix, small.Stride, small.Rect.Dx(), small.Rect.Dy()}, plane{src.Y, src.YStride, w, h})
+	return small
+}

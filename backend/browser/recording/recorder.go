@@ -140,6 +140,9 @@ func (r *recorder) take(v *relay.Viewer, f *relay.Frame) time.Duration {
 			e.URL, e.Title = t.URL, t.Title
 		}
 	}
+	if f.Shot && r.last != nil && r.last.Tab == f.Tab && alike(r.last.Image, f.Image) {
+		return slow // it makes sure that the last one was
+	}
 	picture := fit(f.Image)
 	if r.from.Lease.State().Turn != r.turn { // a person took control meanwhile
 		return 0

@@ -341,3 +341,31 @@ func TestFit(t *testing.T) {
 		t.Error("what is no picture was changed")
 	}
 }
+
+func TestAlike(t *testing.T) {
+	draw := func(width, quality int, spot color.Color) []byte {
+		page := image.NewRGBA(image.Rect(0, 0, width, width/2))
+		for y := range width / 2 {
+			for x := range width {
+				page.Set(x, y, color.Gray{Y: uint8(60 + x*120/width)})
+				if x*100/width == 40 && y*100/width >= 20 && y*100/width < 22 {
+					page.Set(x, y, spot)
+				}
+			}
+		}
+		var b bytes.Buffer
+		if err := jpeg.Encode(&b, page, &jpeg.Options{Quality: quality}); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	if !alike(draw(1280, 80, color.White), draw(960, 45, color.White)) {
+		t.Error("the same page by two ways is not alike")
+	}
+	if alike(draw(1280, 80, color.White), draw(960, 45, color.Black)) {
+		t.Error("a page with another mark is alike")
+	}
+	if alike([]byte("none"), draw(960, 45, color.White)) {
+		t.Error("what is no picture is alike")
+	}
+}

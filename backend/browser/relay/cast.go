@@ -68,7 +68,10 @@ type cast struct {
 	frames    chan devtools.Event // 32: the browser stops at a few that are not acknowledged
 	documents int
 	crashed   bool
-	expecting bool // a screenshot is on its way should no frame come; guarded by the Relay's lock
+
+	// Guarded by the Relay's lock.
+	expecting bool   // a screenshot is on its way should no frame come
+	before    uint64 // seq of the frame that it is to be newer than
 }
 
 // size is that of the largest viewer; quiet ones count where there is no other.
@@ -268,13 +271,23 @@ func (r *Relay) late() {
 
 // settle acknowledges the frames that were waited for long enough. The lock is
 // held.
+//
+// While a few frames are not acknowledged the browser drops what it paints, also the
+// last before a page comes to rest. So where it had to wait a picture of now is
+// asked for.
 func (r *Relay) settle() {
+	r.behind = r.behind || len(r.acks) > 1
 	for len(r.acks) > 0 && r.due(r.acks[0]) {
 		r.answer(r.acks[0])
 		r.acks = r.acks[1:]
 	}
-	if len(r.acks) == 0 {
-		r.acks = nil
+	if len(r.acks) > 0 {
+		return
+	}
+	r.acks = nil
+	if r.behind {
+		r.behind, r.fresh = false, true
+		r.rouse()
 	}
 }
 
@@ -294,7 +307,11 @@ func (r *Relay) due(a ack) bool {
 	if prompt {
 		return all
 	}
-	return any || time.Since(a.at) >= slowest
+	wait := slowest
+	if r.allQuiet() {
+		wait = keepUp // a page paints no faster than is acknowledged, and the agent uses it
+	}
+	return any || time.Since(a.at) >= wait
 }
 
 // flush acknowledges everything. The lock is held.
@@ -312,21 +329,17 @@ func (r *Relay) answer(a ack) {
 
 // expect takes a screenshot should the screencast give no frame in a moment: one
 // begins with the next paint, and a page that is still paints nothing.
+// Asked again meanwhile, it waits for one that is newer.
 func (r *Relay) expect(c *cast) {
 	r.mu.Lock()
-	before := r.seq
-	if c.expecting {
-		r.mu.Unlock()
-		return
-	}
+	c.before = r.seq
+	waits := c.expecting
 	c.expecting = true
 	r.mu.Unlock()
+	if waits {
+		return
+	}
 	r.work.Go(func() {
-		defer func() {
-			r.mu.Lock()
-			c.expecting = false
-			r.mu.Unlock()
-		}()
 		wait := firstFrame
 		for {
 			pause := time.NewTimer(wait)
@@ -337,12 +350,17 @@ func (r *Relay) expect(c *cast) {
 				return
 			}
 			r.mu.Lock()
-			came := r.seq > before || r.cast != c
-			r.mu.Unlock()
-			if came || r.shoot(c, before) {
+			before := c.before
+			if r.seq > before || r.cast != c {
+				c.expecting = false
+				r.mu.Unlock()
 				return
 			}
+			r.mu.Unlock()
 			wait = again
+			if r.shoot(c, before) {
+				wait = 0
+			}
 		}
 	})
 }

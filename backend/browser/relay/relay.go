@@ -83,6 +83,7 @@ type Relay struct {
 	metas   []seen // of the newest frames, for inputs that were made on them
 	acks    []ack  // frames that are not acknowledged yet, oldest first
 	timing  bool   // somebody comes back to them
+	behind  bool   // there were several at once
 	state   State
 	ended   string
 	stats   Stats
