@@ -129,9 +129,10 @@ test("a subagent's steps are in the card that handed the work over, and what wai
   server.live({ session_id: "s1", task_id: "t1", kind: "text", offset: 0, end: 6, data: "hidden" });
   server.tell("s1", "ToolResultRecorded", { call_id: "h2", tool: "Grep", status: "ok", text: "", images: null, display: null, files: null, where, duration: 3e6 }, "t1");
   server.tell("s1", "ToolCallApprovalRequested", { call_id: "h3", tool: "Bash", input: { command: "wc -w README.md" }, reason: "Bash can run commands." }, "t1");
+  await card.getByRole("article", { name: "Bash call, waiting for you" }).waitFor();
+  assert.deepEqual(await audit(page, "a subagent that asks"), []);
   await card.getByRole("article", { name: "Bash call, waiting for you" }).getByRole("button", { name: "Allow once" }).click();
   await card.getByText("Count the words of README.md.").waitFor();
-  assert.deepEqual(await audit(page, "a subagent that asks"), []);
   assert.deepEqual(server.posts.at(-1), { path: "/api/v1/sessions/s1/approvals/h3", body: { allow: true, reason: "" } });
   server.tell("s1", "ToolResultRecorded", { call_id: "h3", tool: "Bash", status: "ok", text: "12", images: null, display: null, files: null, where, duration: 3e6 }, "t1");
   server.tell("s1", "TaskCompleted", { text: "There are **12** words." }, "t1");
