@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/input"
@@ -22,10 +23,13 @@ func (a *Agent) Click(ctx context.Context, at At) (Look, error) {
 		down, up := mouse, mouse
 		down.Type, down.Buttons = input.DispatchMouseEventTypeMousePressed, 1
 		up.Type = input.DispatchMouseEventTypeMouseReleased
+		guarded := c.lease.Begin() // whoever takes control has no guard in their way
+		defer guarded()
 		if err := c.eval(ctx, to.frame, nil, "guard", to.ref); err != nil {
 			return fmt.Errorf("click %v: %w", at, err)
 		}
 		if err := c.post(ctx, command{"Input.dispatchMouseEvent", down}, command{"Input.dispatchMouseEvent", up}); err != nil {
+			c.unguard(ctx, to)
 			return fmt.Errorf("click %v: %w", at, err)
 		}
 		// A page that the click led away from, or to a dialog, does not say.
@@ -33,10 +37,20 @@ func (a *Agent) Click(ctx context.Context, at At) (Look, error) {
 		if c.tab.Dialog() == nil && to.frame.Eval(ctx, script, &met, "met") == nil && met == "miss" {
 			return fmt.Errorf("click %v: it moved away from under the pointer, and nothing was clicked: %w", at, ErrMoving)
 		}
+		guarded()
 		c.say("Clicked %s.", to.what)
 		c.settle(ctx)
 		return nil
 	})
+}
+
+// unguard lets a page take clicks again after one that was not made.
+func (c *act) unguard(ctx context.Context, to aimed) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := to.frame.Eval(ctx, script, nil, "met"); err != nil {
+		c.log.Debug("guard of a click left to end by itself", "err", err)
+	}
 }
 
 // Type fills a field with text in place of what it holds, and presses Enter when
@@ -323,6 +337,7 @@ func (c *act) upload(ctx context.Context, a Action) error {
 		if node == 0 {
 			return fmt.Errorf("no element named, and the page asked for no file: %w", ErrNotFound)
 		}
+		defer c.lease.Begin()()
 		_, err := tabs.Call(ctx, c.tab, c.tab.Session().Gated(c.gate), dom.SetFileInputFiles, dom.SetFileInputFilesParams{Files: a.Files, BackendNodeID: node})
 		if err != nil {
 			return err
@@ -356,6 +371,7 @@ func (c *act) upload(ctx context.Context, a Action) error {
 	if object == "" {
 		return ErrStale
 	}
+	defer c.lease.Begin()()
 	_, err = tabs.Call(ctx, c.tab, t.frame.By(c.gate).Session(), dom.SetFileInputFiles, dom.SetFileInputFilesParams{Files: a.Files, ObjectID: object})
 	if err != nil {
 		return err

@@ -148,6 +148,7 @@ func (c *act) explain(err error) error {
 
 // eval calls a function of page.js in a frame as an input of the agent.
 func (c *act) eval(ctx context.Context, f *tabs.Frame, out any, name string, args ...any) error {
+	defer c.lease.Begin()()
 	return f.By(c.gate).Eval(ctx, script, out, append([]any{name}, args...)...)
 }
 
@@ -242,6 +243,7 @@ func (c *act) until(ctx context.Context, ok func() bool) bool {
 // post sends inputs that belong together, unless a person has control, and waits
 // for their answers. A dialog or a crash that they lead to ends the wait.
 func (c *act) post(ctx context.Context, inputs ...command) error {
+	defer c.lease.Begin()()
 	answers := make(chan error, len(inputs)) // one each, whoever still waits
 	c.tab.Acted()                            // before, so that a tab that opens at once is known for its effect
 	err := c.lease.Agent(func() {

@@ -188,6 +188,7 @@ func (c *act) mark(ctx context.Context, t target) {
 
 // outward maps a point of a frame to the page's viewport.
 func (c *act) outward(ctx context.Context, f *tabs.Frame, p point) (point, error) {
+	defer c.lease.Begin()()
 	for ; f.Parent != nil; f = f.Parent {
 		owner, err := f.Owner(ctx)
 		if err != nil {

@@ -40,6 +40,14 @@ export function note(shown, faults, allow = /^$/) {
   shown.on("weberror", (e) => faults.push(String(e.error()))); // of a context
 }
 
+/** escapeTwice presses Esc twice without a wait between, however busy the machine is. */
+export async function escapeTwice(page) {
+  const session = await page.context().newCDPSession(page);
+  const press = (type) => session.send("Input.dispatchKeyEvent", { type, key: "Escape", code: "Escape", windowsVirtualKeyCode: 27 });
+  await Promise.all(["rawKeyDown", "keyUp", "rawKeyDown", "keyUp"].map(press));
+  await session.detach();
+}
+
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /**

@@ -97,6 +97,7 @@ type Lease struct {
 	look     bool
 	expiry   *time.Timer
 	changes  []Change // the newest
+	begun    begun
 	watchers map[chan struct{}]struct{}
 }
 
@@ -122,6 +123,7 @@ func (l *Lease) Take(viewer string, d time.Duration) (State, error) {
 	if l.viewer == "" {
 		l.turn++
 		cause = Taken
+		l.settle()
 	}
 	l.viewer, l.look = viewer, true
 	l.hold(d, cause)
@@ -208,7 +210,8 @@ func (l *Lease) Agent(send func()) error {
 	return nil
 }
 
-// Person runs send for the viewer that has control, like Agent.
+// Person runs send for the viewer that has control, like Agent; for a moment after
+// a take it may be run a little later, see [Lease.Begin].
 func (l *Lease) Person(viewer string, send func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +222,7 @@ func (l *Lease) Person(viewer string, send func()) error {
 		}
 		return ErrNotHolder
 	}
-	send()
+	l.pass(send)
 	return nil
 }
 
@@ -305,6 +308,7 @@ func (l *Lease) expire() {
 }
 
 func (l *Lease) end(cause string) {
+	l.release() // what they did in their time is theirs
 	viewer := l.viewer
 	l.viewer, l.until = "", time.Time{}
 	l.turn++

@@ -259,3 +259,56 @@ func TestLease_changes(t *testing.T) {
 		l.Leave("ann")
 	})
 }
+
+// What a person does waits for what the agent had begun, in its order and not for
+// long; what they did in their time is done.
+func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := control.New()
+		var log []string
+		person := func(what string) {
+			t.Helper()
+			if err := l.Person("ann", func() { log = append(log, what) }); err != nil {
+				t.Error(err)
+			}
+		}
+		is := func(want string) {
+			t.Helper()
+			if got := strings.Join(log, " "); got != want {
+				t.Errorf("done: %q, want %q", got, want)
+			}
+			log = nil
+		}
+		one, two := l.Begin(), l.Begin()
+		l.Take("ann", time.Minute)
+		person("a")
+		person("b")
+		one()
+		one()
+		is("")
+		two()
+		is("a b")
+		person("c")
+		is("c")
+
+		three := l.Begin() // by an agent that has yet to hear that it is refused
+		person("d")
+		is("d")
+		l.GiveBack("ann")
+		l.Take("ann", time.Minute)
+		person("e")
+		is("")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		is("e")
+		person("f")
+		is("f")
+		l.GiveBack("ann")
+		l.Take("ann", time.Minute)
+		person("g")
+		l.GiveBack("ann")
+		is("g")
+		three()
+		is("")
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
+	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
 	"github.com/glovebox-dev/glovebox/backend/browser/pane"
 	"github.com/glovebox-dev/glovebox/backend/browser/relay"
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
@@ -26,6 +27,12 @@ func TestMain(m *testing.M) { browsertest.Main(m) }
 // open makes a Pane over a browser context of its own, with a page in it.
 func open(t *testing.T, page string) *pane.Pane {
 	t.Helper()
+	return openBy(t, page, func(dial devtools.DialFunc) devtools.DialFunc { return dial })
+}
+
+// openBy is open by another way to the browser.
+func openBy(t *testing.T, page string, way func(devtools.DialFunc) devtools.DialFunc) *pane.Pane {
+	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, page)
@@ -34,7 +41,7 @@ func open(t *testing.T, page string) *pane.Pane {
 	place := browsertest.Context(t)
 	made := 0
 	p := pane.New(pane.Options{
-		Dial: place.Dial, Context: place.ID, Watch: func(*pane.Pane) { made++ },
+		Dial: way(place.Dial), Context: place.ID, Watch: func(*pane.Pane) { made++ },
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	t.Cleanup(func() { p.Close("") })

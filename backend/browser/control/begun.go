@@ -1,0 +1,77 @@
+package control
+
+import (
+	"sync"
+	"time"
+)
+
+// settleTime is how long a person's inputs wait at most for what the agent had
+// begun when they took control.
+const settleTime = time.Second
+
+// maxWaiting bounds how many of a person's inputs wait; those beyond go at once.
+const maxWaiting = 1024
+
+// begun is what the agent has on its way to the page, and what waits for it.
+type begun struct {
+	acts    int
+	until   time.Time   // from when on nothing waits any more
+	timer   *time.Timer // at until
+	waiting []func()
+}
+
+// Begin notes that the agent begins something that is done by and by: a script
+// that runs in the page, an input that is yet to be answered, a trap set for a
+// click. A take refuses what would follow of it and cannot take back what is on
+// its way; so the inputs of a person who takes control wait until end is called,
+// for a second at most. Otherwise they would reach a page that is still being
+// changed: a script gives another field the keyboard, and what the person types
+// goes there. end may be called more than once.
+func (l *Lease) Begin() (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun.acts++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.begun.acts--; l.begun.acts == 0 {
+			l.release()
+		}
+	})
+}
+
+// settle has the inputs of who has just taken control wait for what is on its way.
+func (l *Lease) settle() {
+	if l.begun.acts == 0 {
+		return
+	}
+	l.begun.until = time.Now().Add(settleTime)
+	l.begun.timer = time.AfterFunc(settleTime, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.release()
+	})
+}
+
+// pass runs send, or has it wait.
+func (l *Lease) pass(send func()) {
+	if l.begun.acts > 0 && time.Now().Before(l.begun.until) && len(l.begun.waiting) < maxWaiting {
+		l.begun.waiting = append(l.begun.waiting, send)
+		return
+	}
+	l.release()
+	send()
+}
+
+// release runs what waits, in its order.
+func (l *Lease) release() {
+	if l.begun.timer != nil {
+		l.begun.timer.Stop()
+		l.begun.timer = nil
+	}
+	l.begun.until = time.Time{}
+	for _, send := range l.begun.waiting {
+		send()
+	}
+	l.begun.waiting = nil
+}
