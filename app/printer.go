@@ -22,10 +22,11 @@ type printer struct {
 	json  bool
 	id    string
 	think bool            // what a model thought is told
-	told  bool            // messages and output are told from the log, since no live frames tell them
+	told  bool            // messages and output are told from the log alone, since no live frames tell them
 	user  bool            // what people wrote is told
 	text  bool            // the last thing written was text without its line end
 	live  string          // kind of the last live frame, while nothing else was written
+	said  said            // of the messages that are told live
 	turn  task.Summary    // of the turn that is printed: what it has used
 	put   map[string]bool // questions that were printed, by call id: their answer is
 
@@ -107,7 +108,8 @@ func (p *printer) frame(f httpapi.Frame) {
 	}
 	switch f.Type {
 	case "live":
-		if f.Live.TaskID == f.Live.RootTaskID { // of several that speak at once no one could read any
+		// Of several that speak at once no one could read any.
+		if f.Live.TaskID == f.Live.RootTaskID && p.said.news(*f.Live) {
 			p.piece(*f.Live)
 		}
 	case "event":
@@ -133,6 +135,10 @@ func (p *printer) event(e task.Event) {
 		if v.Cause == "message" {
 			p.turn = task.Summary{}
 		}
+	case *task.LLMRequestStarted:
+		p.said.over(e.Seq)
+	case *task.LLMRequestFinished:
+		p.said.answered = e.Seq
 	case *task.LLMRetryScheduled:
 		p.line("", nil, "↻ %s", retryText(v.Detail, v.At, v.Attempt, v.Attempts))
 	case *task.TaskHostBound:
@@ -148,6 +154,9 @@ func (p *printer) event(e task.Event) {
 	case *task.MessagesAppended:
 		for _, m := range v.Messages {
 			p.message(m)
+			if m.Role == llm.RoleAssistant && !p.told {
+				p.missing(e.Seq, m)
+			}
 		}
 	case *task.ToolCallStarted:
 		p.line("", nil, "▸ %s %s", v.Tool, brief(v.Input))
@@ -276,6 +285,20 @@ func (p *printer) message(m llm.Message) {
 		case m.Role == llm.RoleAssistant && p.told:
 			p.line("", nil, "%s", strings.TrimSuffix(printable(b.Text), "\n"))
 		}
+	}
+}
+
+// missing prints what no live frame has told of a message at seq in the log.
+func (p *printer) missing(seq int64, m llm.Message) {
+	for _, kind := range []string{stream.LiveThinking, stream.LiveText} {
+		text, whole := p.said.missing(seq, kind, m)
+		if text == "" {
+			continue
+		}
+		if whole {
+			p.endText()
+		}
+		p.piece(stream.Live{Kind: kind, Data: text})
 	}
 }
 

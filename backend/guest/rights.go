@@ -99,27 +99,42 @@ func stayDumpable() {
 	}
 }
 
-// raise runs f on a thread that has the guest's own rights.
+// raise runs f on a thread that has the guest's own rights. It is for the guest's
+// own files: see empower.
 func raise(f func()) {
+	empower(func() {
+		uid, gid := fsIDs()
+		setFSIDs(os.Geteuid(), os.Getegid())
+		if _, permitted, err := process.Capabilities(); err == nil { // the change can have taken some out of effect
+			_ = process.SetCapabilities(permitted, permitted)
+		}
+		defer func() {
+			// With the capabilities still raised: leaving fsuid 0 needs none, going
+			// back to another one needs SETUID.
+			setFSIDs(uid, gid)
+			if u, g := fsIDs(); u != uid || g != gid {
+				panic("guest: a thread kept ids that it must not have")
+			}
+		}()
+		f()
+	})
+}
+
+// empower runs f on a thread that has all capabilities of the guest and the
+// user's ids: enough to see and to end processes. Unlike a change of ids it leaves
+// the guest's files in /proc alone at every moment.
+func empower(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	effective, permitted, err := process.Capabilities()
-	if err != nil {
-		f()
-		return
+	if err == nil {
+		_ = process.SetCapabilities(permitted, permitted)
+		defer func() {
+			if err := process.SetCapabilities(effective, permitted); err != nil {
+				panic("guest: a thread kept capabilities that it must not have")
+			}
+		}()
 	}
-	uid, gid := fsIDs()
-	setFSIDs(os.Geteuid(), os.Getegid())
-	_ = process.SetCapabilities(permitted, permitted)
-	defer func() {
-		// With the capabilities still raised: leaving fsuid 0 needs none, going
-		// back to another one needs SETUID.
-		setFSIDs(uid, gid)
-		err := process.SetCapabilities(effective, permitted)
-		if u, g := fsIDs(); err != nil || u != uid || g != gid {
-			panic("guest: a thread kept rights that it must not have")
-		}
-	}()
 	f()
 }
 

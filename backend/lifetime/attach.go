@@ -30,15 +30,21 @@ func (m *Manager) Start(ctx context.Context, rootTaskID string) (Binding, error)
 	})
 }
 
+// secondLook bounds the look before a sandbox is refused as paused.
+const secondLook = 2 * time.Second
+
 // Client returns the open channel to a root task's sandbox, and opens it when it
-// is not. A sandbox that is known to be stopped, paused or lost is not tried: the
-// error says so at once. Use it for one call; do not keep it, do not close it.
+// is not. A sandbox that is known to be stopped or lost is not tried: the error
+// says so at once. Use it for one call; do not keep it, do not close it.
 func (m *Manager) Client(ctx context.Context, rootTaskID string) (*client.Client, Binding, error) {
 	return m.client(ctx, rootTaskID, false)
 }
 
 func (m *Manager) client(ctx context.Context, rootTaskID string, use bool) (*client.Client, Binding, error) {
 	c, b, err := m.channel(rootTaskID, use)
+	if err != nil && m.isBack(ctx, rootTaskID) {
+		c, b, err = m.channel(rootTaskID, use)
+	}
 	if c != nil || err != nil {
 		return c, b, err
 	}
@@ -50,6 +56,23 @@ func (m *Manager) client(ctx context.Context, rootTaskID string, use bool) (*cli
 		err = fmt.Errorf("the channel closed while it was opened: %w", sandbox.ErrUnreachable)
 	}
 	return c, b, err
+}
+
+// isBack looks once more at a sandbox that was seen paused, and reports whether it
+// goes on: whoever has just unpaused one by hand is not refused because the
+// engine's word of it is still on its way.
+func (m *Manager) isBack(ctx context.Context, rootTaskID string) bool {
+	m.mu.Lock()
+	r, ok := m.roots[rootTaskID]
+	paused := ok && !m.closed && r.cond.Value == sandbox.StatePaused
+	m.mu.Unlock()
+	if !paused {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, secondLook)
+	defer cancel()
+	cond, err := m.look(ctx, r)
+	return err == nil && cond.Value == sandbox.StateReady
 }
 
 // Channel is Client in the words of the layers below this one.

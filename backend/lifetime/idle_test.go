@@ -140,6 +140,28 @@ func TestIdle_inTheNextProcess(t *testing.T) {
 	o.await(t, "t1 stopped idle")
 }
 
+// Whoever unpauses a sandbox by hand may use it at once: the engine's word of that
+// can be late.
+func TestClient_unpausedUnseen(t *testing.T) {
+	w := newWorld()
+	m, o := newManager(t, w.host(-1), true)
+	b, err := m.Allocate(t.Context(), "t1", docker(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.halt(b.Ref.ID(), sandbox.StatePaused, sandbox.CauseByHand)
+	o.await(t, "t1 paused by hand")
+	if _, _, err := m.Client(t.Context(), "t1"); !errors.Is(err, sandbox.ErrStopped) {
+		t.Errorf("Client() of a paused one = %v, want ErrStopped", err)
+	}
+	w.mu.Lock()
+	w.boxes[b.Ref.ID()].state, w.boxes[b.Ref.ID()].cause = sandbox.StateReady, ""
+	w.mu.Unlock()
+	if _, _, err := m.Client(t.Context(), "t1"); err != nil {
+		t.Errorf("Client() of one that goes on again = %v", err)
+	}
+}
+
 func TestUnpause(t *testing.T) {
 	w := newWorld()
 	m, o := newManager(t, w.host(-1), true)

@@ -11,6 +11,7 @@ import { Engine } from "./engine.mjs";
 import { fault } from "./fault.mjs";
 import { Machine } from "./machine.mjs";
 import { MockBrowser } from "./mockbrowser.mjs";
+import { MockRecording } from "./mockrecording.mjs";
 import { Place } from "./place.mjs";
 import { container, more, sessions, story } from "./story.mjs";
 
@@ -28,6 +29,8 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   const place = (id) => places.get(id) ?? places.set(id, new Place()).get(id);
   const browsers = new Map();
   const browser = (id) => browsers.get(id) ?? browsers.set(id, new MockBrowser(list.find((s) => s.id === id) ?? { id })).get(id);
+  const recordings = new Map();
+  const recording = (id) => recordings.get(id) ?? recordings.set(id, new MockRecording({ id })).get(id);
   const posts = [];
   const machine = new Machine({ bare, untiny, unbuilt, broken }, (f) => broadcast(f));
   let seq = 100_000;
@@ -116,6 +119,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       return json(202, { session_id: forked });
     }
     if (verb === "work/cancel") works.get(id)?.(false);
+    const recorded = recording(id).answer(req.method, verb, url.searchParams);
+    if (recorded && Buffer.isBuffer(recorded[1])) return res.writeHead(200, { "Content-Type": "image/jpeg" }).end(recorded[1]);
+    if (recorded) return json(...recorded);
     const browsed = browser(id).answer(req.method, verb, url.searchParams);
     if (browsed) return json(...browsed);
     const inside = place(id).answer(req.method, verb, url.searchParams, body && JSON.parse(body), session);
@@ -136,7 +142,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (verb === "messages") api.tell(id, "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: JSON.parse(body).text }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
     if (verb?.startsWith("approvals/")) {
       const r = JSON.parse(body);
-      api.tell(id, "ToolCallApprovalResolved", { call_id: verb.split("/")[1], ...r });
+      const call_id = verb.split("/")[1];
+      const asked = logs.get(id).find((e) => e.kind === "ToolCallApprovalRequested" && e.body.call_id === call_id);
+      api.tell(id, "ToolCallApprovalResolved", { call_id, ...r }, asked?.task_id);
     }
     if (verb?.startsWith("answers/")) {
       api.tell(id, "UserQuestionAnswered", { call_id: verb.split("/")[1], ...JSON.parse(body) });
@@ -200,9 +208,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     posts,
     connections: 0,
     url: "",
-    /** tell appends an event to a session and sends it. */
-    tell(id, kind, body) {
-      const e = { seq: ++seq, task_id: id, root_task_id: id, kind, at: stamp(), generation: 1, body };
+    /** tell appends an event to a session, or to a subtask of it, and sends it. */
+    tell(id, kind, body, task = id) {
+      const e = { seq: ++seq, task_id: task, root_task_id: id, kind, at: stamp(), generation: 1, body };
       logs.get(id).push(e);
       broadcast({ type: "event", session_id: id, event: e });
     },
@@ -218,6 +226,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     },
     place,
     browser,
+    recording,
     machine,
     engine,
     /** work is how many milliseconds a snapshot or a fork takes; below 0 it waits to be called off. */

@@ -274,7 +274,18 @@ func (b *box) empty() error {
 	}
 	for _, e := range entries {
 		if e.Name() != metaFile && e.Name() != lockFile {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(b.dir, e.Name())))
+			err = errors.Join(err, removeAll(filepath.Join(b.dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// removeAll removes a tree to which somebody may still add, as one who is just
+// about to see that the sandbox has ended.
+func removeAll(dir string) (err error) {
+	for range 10 {
+		if err = os.RemoveAll(dir); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
 		}
 	}
 	return err

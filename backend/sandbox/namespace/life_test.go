@@ -3,6 +3,7 @@
 package namespace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,6 +181,9 @@ func TestAttach_silentGuest(t *testing.T) {
 	if err := syscall.Kill(r.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	for !isFrozen(t, r.PID) {
+		runtime.Gosched()
+	}
 	if _, err := f.Attach(t.Context(), f.ref()); !errors.Is(err, sandbox.ErrUnreachable) {
 		t.Errorf("Attach = %v, want %v", err, sandbox.ErrUnreachable)
 	}
@@ -189,6 +194,26 @@ func TestAttach_silentGuest(t *testing.T) {
 	if _, err := f.Attach(t.Context(), f.ref()); err != nil {
 		t.Errorf("Attach of a guest that speaks again = %v", err)
 	}
+}
+
+// isFrozen reports whether every thread of a process that was sent SIGSTOP has
+// stopped: they do one after the other.
+func isFrozen(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+	}
+	for _, name := range threads {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, state, _ := bytes.Cut(stat, []byte(") ")); !bytes.HasPrefix(state, []byte("T")) {
+			return false
+		}
+	}
+	return true
 }
 
 // A pid that went to another process is not taken for the sandbox, nor killed.

@@ -456,6 +456,7 @@ export class App {
         return;
       case "build":
         this.images.take(f);
+        if (f.build?.state === "done" && this.health.mends(f.build.image)) void this.examine();
         return;
       case "containers":
         if (f.containers) this.containers.take(f.containers);

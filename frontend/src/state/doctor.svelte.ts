@@ -21,6 +21,11 @@ export class Health {
     return (this.doctor?.checks ?? []).filter((c) => c.status === "warn" || c.status === "fail");
   }
 
+  /** mends says that a check waits for an image to be built. */
+  mends(recipe: string): boolean {
+    return (this.doctor?.checks ?? []).some((c) => c.recipe === recipe);
+  }
+
   get isDismissed(): boolean {
     return this.dismissed === this.key;
   }

@@ -26,6 +26,13 @@ describe("faults", () => {
     expect(h.faults.map((c) => c.name)).toEqual(["c"]);
   });
 
+  it("may be mended by an image", async () => {
+    const h = new Health({ getItem: () => null, setItem: () => undefined });
+    expect(h.mends("standard")).toBe(false);
+    await h.run(() => Promise.resolve({ ok: true, checks: [{ ...check("standard image", "info"), recipe: "standard" }, check("b", "ok")] }));
+    expect([h.mends("standard"), h.mends("tiny")]).toEqual([true, false]);
+  });
+
   it("that cannot be read keep what was known", async () => {
     const h = new Health({ getItem: () => null, setItem: () => undefined });
     await h.run(() => Promise.resolve({ ok: true, checks: [check("a", "warn")] }));

@@ -11,9 +11,10 @@ describe("actionText", () => {
   it.each([
     ["browser_navigate", { url: "https://www.example.com/" }, null, "Go to example.com"],
     ["browser_click", { index: 3 }, null, "Click element 3"],
-    ["browser_click", { index: 3 }, display({ target: "button “Save”" }), "Click button “Save”"],
+    ["browser_click", { index: 3 }, display({ target: '<button#b.big> "Save"' }), "Click 3 button “Save”"],
+    ["browser_click", { selector: "#x" }, display({ target: "<input#x>" }), "Click field #x"],
     ["browser_click", { selector: "#go" }, null, "Click “#go”"],
-    ["browser_type", { index: 4, text: "Kim", submit: true }, display({ target: "textbox “Name”" }), "Type “Kim” into textbox “Name” and submit"],
+    ["browser_type", { index: 4, text: "Kim", submit: true }, display({ target: "textbox “Name”" }), "Type “Kim” into 4 textbox “Name” and submit"],
     ["browser_scroll", { direction: "down" }, null, "Scroll down"],
     ["browser_scroll", { index: 7 }, null, "Scroll at element 7"],
     ["browser_press", { keys: "Control+A" }, null, "Press Control+A"],
@@ -27,7 +28,7 @@ describe("actionText", () => {
   it("does not show what is typed before it is known into what, nor into a password field", () => {
     const input = { index: 4, text: "hunter2" };
     expect(actionText("browser_type", input, null)).toBe("Type a text into element 4");
-    expect(actionText("browser_type", input, display({ target: "textbox “Password”", secret: true }))).toBe("Type a secret into textbox “Password”");
+    expect(actionText("browser_type", input, display({ target: "textbox “Password”", secret: true }))).toBe("Type a secret into 4 textbox “Password”");
     expect(JSON.stringify(shownInput("browser_type", input, null))).not.toContain("hunter2");
     expect(shownInput("browser_type", input, display())).toBe(input);
   });

@@ -33,6 +33,15 @@ export function shortURL(url: string): string {
   return url.replace(/^https?:\/\/(www\.)?/, "").replace(/\/$/, "");
 }
 
+const tags: Record<string, string> = { a: "link", button: "button", input: "field", textarea: "field", select: "choice", img: "picture" };
+
+/** targetText says in words what the browser calls <a#more.big> "More". */
+function targetText(target: string): string {
+  const [, tag, id = "", name = ""] = /^<([\w-]+)(#[^.>\s]+)?[^>]*>(?: "(.*)")?$/s.exec(target) ?? [];
+  if (!tag) return target;
+  return [tags[tag] ?? tag, name ? quoted(name) : id].filter(Boolean).join(" ");
+}
+
 /** isSecret reports whether what a call types must not be shown: it went into a field for a password, or nobody knows yet into what. */
 export function isSecret(tool: string, d: BrowserDisplay | null): boolean {
   return tool === "browser_type" && (d === null || d.secret);
@@ -47,7 +56,8 @@ export function shownInput(tool: string, input: unknown, d: BrowserDisplay | nul
 export function actionText(tool: string, input: unknown, d: BrowserDisplay | null): string {
   const index = word(input, "index");
   const selector = word(input, "selector");
-  const what = oneLine(d?.target ?? "", 100) || (index ? `element ${index}` : selector ? quoted(selector) : "");
+  const target = oneLine(targetText(d?.target ?? ""), 100);
+  const what = target ? [index, target].filter(Boolean).join(" ") : index ? `element ${index}` : selector ? quoted(selector) : "";
   const on = (verb: string, link: string): string => (what ? `${verb} ${link}${what}` : verb);
   switch (tool.slice(PREFIX.length)) {
     case "navigate":
