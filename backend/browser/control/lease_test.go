@@ -265,15 +265,23 @@ func TestLease_changes(t *testing.T) {
 func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := control.New()
+		var mu sync.Mutex // what waits is done by a timer
 		var log []string
 		person := func(what string) {
 			t.Helper()
-			if err := l.Person("ann", func() { log = append(log, what) }); err != nil {
+			err := l.Person("ann", func() {
+				mu.Lock()
+				defer mu.Unlock()
+				log = append(log, what)
+			})
+			if err != nil {
 				t.Error(err)
 			}
 		}
 		is := func(want string) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := strings.Join(log, " "); got != want {
 				t.Errorf("done: %q, want %q", got, want)
 			}
