@@ -14,7 +14,7 @@ ARGS    ?=
 
 DESKTOP := build/bin/glovebox-desktop
 
-.PHONY: run test build desktop guest docker-image image standard-image ui gen check go-test ui-test e2e shots bench crash hands fuzz lint clean
+.PHONY: run test build desktop guest docker-image image standard-image ui gen check go-test ui-test e2e shots story bench crash hands fuzz lint clean
 
 run: setup-run build
 	exec $(BIN) serve $(ARGS)
@@ -92,6 +92,10 @@ e2e: build
 # Pictures of every view, in docs/screenshots.
 shots: ui
 	cd frontend && npm run shots
+
+# The story of an agent and a person in one browser, with its pictures.
+story: build
+	cd frontend && STORY_SHOTS=../docs/screenshots node --test e2e/story.test.mjs
 
 ui-test: frontend/node_modules/.package-lock.json
 	cd frontend && npm run check && npm test

@@ -334,12 +334,14 @@ func (w *watched) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.srv.api.Call(ctx, "POST", "/sessions/"+w.id+"/release", httpapi.ReleaseRequest{}, nil); err != nil {
-		return fmt.Errorf("release the sandbox: %w", err)
-	}
 	limit, cancel := context.WithTimeout(ctx, cleanTime)
 	defer cancel()
-	took, err := timed(func() error { return w.eye.untilEnd(limit) })
+	took, err := timed(func() error {
+		if err := w.srv.api.Call(limit, "POST", "/sessions/"+w.id+"/release", httpapi.ReleaseRequest{}, nil); err != nil {
+			return fmt.Errorf("release the sandbox: %w", err)
+		}
+		return w.eye.untilEnd(limit)
+	})
 	if err != nil {
 		return err
 	}

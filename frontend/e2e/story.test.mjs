@@ -1,6 +1,6 @@
 // One story over the program itself: an agent at work in a sandbox's browser, and a person who takes it for a while.
 //   make build && cd frontend && node --test e2e/story.test.mjs
-// With STORY_SHOTS=DIR it leaves pictures of its turns there.
+// With STORY_SHOTS=DIR, as make story has it, it leaves pictures of its turns there.
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -93,7 +93,6 @@ test("an agent buys tickets, a person signs in for it, and what they typed is no
   const box = await place.boundingBox();
   await page.mouse.click(box.x + box.width / 2, box.y + box.height * 0.6);
   await page.keyboard.type(PASSWORD, { delay: 20 });
-  await shoot("typed");
   await page.keyboard.press("Enter");
   await panel.getByRole("tab", { name: "Your tickets" }).waitFor();
   assert.deepEqual(site.seen, { signedIn: 1, refused: 0 });
