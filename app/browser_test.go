@@ -10,6 +10,7 @@ import (
 	"image/jpeg"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/browser/relay"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
@@ -407,6 +409,46 @@ func TestBrowser_viewIsUse(t *testing.T) {
 	if b := s.browser(id); b.State != wire.BrowserRunning {
 		t.Errorf("after a start by hand: %+v", b)
 	}
+}
+
+// Sessions that share a sandbox share its browser: a person who takes control has
+// it of both their agents, and what one lets go of the other keeps. A browser that
+// crashes is there again, and its viewers with it.
+func TestBrowser_shared(t *testing.T) {
+	t.Parallel()
+	withChromium(t)
+	s := start(t, dataDir(t))
+	id := s.opened(sandbox.Spec{Wall: sandbox.WallNamespace}, workspace(t, 1000))
+	var forked httpapi.Accepted
+	if err := s.call(t.Context(), "POST", "/sessions/"+id+"/fork", httpapi.ForkRequest{Sandbox: "share", Workspace: "share"}, &forked); err != nil {
+		t.Fatal(err)
+	}
+	other := forked.SessionID
+	awaitEvent(s, other, time.Minute, func(*task.TaskHostBound) bool { return true })
+	ann, bob := s.viewBrowser(id, "ann"), s.viewBrowser(other, "bob")
+	ann.until("a picture", func() bool { return ann.frames > 0 })
+	bob.until("a picture", func() bool { return bob.frames > 0 })
+	ann.ask(httpapi.BrowserSocket{Type: "take"}, "")
+	for _, session := range []string{id, other} {
+		if r := s.tool(session, "browser_extract", map[string]any{}); r.Status != task.CallError || !strings.Contains(r.Text, "a person has taken control") {
+			t.Errorf("the agent of %s: %s %q", session, r.Status, r.Text)
+		}
+		awaitEvent(s, session, moments, func(c *task.BrowserControlChanged) bool { return c.Cause == task.ControlTaken })
+	}
+	ann.ask(httpapi.BrowserSocket{Type: "give_back"}, "")
+
+	s.bash(id, "kill -9 $(pgrep -o chromium)")
+	lost := func(n tabs.Notice) bool { return n.Kind == tabs.NoticeDisconnected || n.Kind == tabs.NoticeRestarted }
+	bob.until("that the browser has ended", func() bool { return bob.state.Lost != "" || slices.ContainsFunc(bob.state.Notices, lost) })
+	seen := bob.frames
+	bob.until("a picture of the next", func() bool { return bob.state.Lost == "" && bob.frames > seen })
+
+	s.post(id, "release", httpapi.ReleaseRequest{How: "remove"})
+	ann.end()
+	if r := s.tool(other, "browser_navigate", map[string]any{"url": "about:blank"}); r.Status != task.CallOK && !strings.Contains(r.Text, "fresh look") {
+		t.Errorf("the other's, after the first has let go: %s %q", r.Status, r.Text)
+	}
+	bob.ask(httpapi.BrowserSocket{Type: "take"}, "")
 }
 
 // Where there is no browser everybody is told so.

@@ -32,7 +32,8 @@ type family struct {
 	children map[string]*journal // by task id
 	wakes    map[string]chan struct{}
 	open     int           // subtasks that are driven
-	closed   chan struct{} // receives when one is not any more; of a capacity that none waits for
+	spawned  chan struct{} // receives when one is there; of a capacity that none waits for
+	closed   chan struct{} // the same, when one is not driven any more
 }
 
 var _ agent.Subtasks = (*subtasksOf)(nil)
@@ -44,7 +45,7 @@ type subtasksOf struct {
 }
 
 func newFamily(t *testing.T, drive func(j *journal) agent.Options) *family {
-	f := &family{root: newJournal(t), drive: drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}, closed: make(chan struct{}, 100)}
+	f := &family{root: newJournal(t), drive: drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}, spawned: make(chan struct{}, 100), closed: make(chan struct{}, 100)}
 	f.root.gate = f.pass
 	return f
 }
@@ -82,6 +83,7 @@ func (s *subtasksOf) Spawn(_ context.Context, callID string, ask tools.Subtask) 
 			task.MessagesAppended{Messages: []llm.Message{llm.Text(llm.RoleUser, ask.Prompt)}}, task.TaskWoken{Cause: "message"},
 		}), c.Sync(context.Background()),
 		s.parent.write([]task.Payload{task.SubtaskSpawned{CallID: callID, TaskID: id, Agent: ask.Agent, Description: ask.Description}}))
+	s.spawned <- struct{}{}
 	return errors.Join(err, s.parent.Sync(context.Background()))
 }
 
@@ -111,7 +113,7 @@ func (f *family) child(t *testing.T, description string) *journal {
 
 // again is the family as another process would read it.
 func (f *family) again() *family {
-	g := &family{root: f.root.again(), drive: f.drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}, closed: make(chan struct{}, 100)}
+	g := &family{root: f.root.again(), drive: f.drive, children: map[string]*journal{}, wakes: map[string]chan struct{}{}, spawned: make(chan struct{}, 100), closed: make(chan struct{}, 100)}
 	g.root.gate = g.pass
 	for id, j := range f.children {
 		g.children[id], g.wakes[id] = j.again(), make(chan struct{}, 1)
@@ -315,6 +317,8 @@ func TestSubtask_waitsForAPerson(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
+		<-f.spawned
+		<-f.spawned
 		<-f.closed // the other has ended, and this one is awaited still
 		c := f.child(t, "asks")
 		state := c.again().state

@@ -116,6 +116,37 @@ test("a question is answered in place: by an option's key, in words, and by hand
   );
 });
 
+test("a subagent's steps are in the card that handed the work over, and what waits there is answered there", { skip }, async () => {
+  await open("Make the tests of the parser pass");
+  const input = { description: "count the words", prompt: "Count the words of README.md.", subagent_type: "explore" };
+  const where = { wall: "docker", sandbox_id: "3f2a", workdir: "/workspace", boot: "b" };
+  server.tell("s1", "MessagesAppended", { messages: [{ role: "assistant", blocks: [{ use: { id: "h1", name: "Task", input } }] }], usage: {}, notice: false });
+  server.tell("s1", "ToolCallStarted", { call_id: "h1", tool: "Task", input, actor: "agent", where: { wall: "", sandbox_id: "", workdir: "", boot: "" } });
+  server.tell("s1", "SubtaskSpawned", { call_id: "h1", task_id: "t1", agent: "explore", description: "count the words" });
+  server.tell("s1", "ToolCallStarted", { call_id: "h2", tool: "Grep", input: { pattern: "word" }, actor: "agent", where }, "t1");
+  const card = page.getByRole("article", { name: /^Task call/ });
+  await card.getByText("Grep word").waitFor();
+  server.live({ session_id: "s1", task_id: "t1", kind: "text", offset: 0, end: 6, data: "hidden" });
+  server.tell("s1", "ToolResultRecorded", { call_id: "h2", tool: "Grep", status: "ok", text: "", images: null, display: null, files: null, where, duration: 3e6 }, "t1");
+  server.tell("s1", "ToolCallApprovalRequested", { call_id: "h3", tool: "Bash", input: { command: "wc -w README.md" }, reason: "Bash can run commands." }, "t1");
+  await card.getByRole("article", { name: "Bash call, waiting for you" }).waitFor();
+  assert.deepEqual(await audit(page, "a subagent that asks"), []);
+  await card.getByRole("article", { name: "Bash call, waiting for you" }).getByRole("button", { name: "Allow once" }).click();
+  await card.getByText("Count the words of README.md.").waitFor();
+  assert.deepEqual(server.posts.at(-1), { path: "/api/v1/sessions/s1/approvals/h3", body: { allow: true, reason: "" } });
+  server.tell("s1", "ToolResultRecorded", { call_id: "h3", tool: "Bash", status: "ok", text: "12", images: null, display: null, files: null, where, duration: 3e6 }, "t1");
+  server.tell("s1", "TaskCompleted", { text: "There are **12** words." }, "t1");
+  server.tell("s1", "SubtaskCompleted", { call_id: "h1", task_id: "t1", status: "ok", text: "There are **12** words.", usage: {}, cost_usd: null });
+  server.tell("s1", "ToolResultRecorded", { call_id: "h1", tool: "Task", status: "ok", text: "There are **12** words.", images: null, display: null, files: null, where: null, duration: 9e6 });
+  const done = page.getByRole("article", { name: "Task call, ok" });
+  await done.getByText("2 calls").first().waitFor();
+  if ((await done.getByText("Its answer").count()) === 0) await done.getByRole("button", { name: /explore/ }).first().click();
+  await done.locator("strong", { hasText: "12" }).waitFor();
+  await page.getByText("hidden").waitFor({ state: "detached" });
+  await page.goto(`${server.url}#/s/s1?call=h3`);
+  await done.getByRole("article", { name: "Bash call, ok" }).waitFor();
+});
+
 test("Esc Esc stops the turn and shows the proof", { skip }, async () => {
   await open("Make the tests of the parser pass");
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();

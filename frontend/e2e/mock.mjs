@@ -142,7 +142,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (verb === "messages") api.tell(id, "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: JSON.parse(body).text }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
     if (verb?.startsWith("approvals/")) {
       const r = JSON.parse(body);
-      api.tell(id, "ToolCallApprovalResolved", { call_id: verb.split("/")[1], ...r });
+      const call_id = verb.split("/")[1];
+      const asked = logs.get(id).find((e) => e.kind === "ToolCallApprovalRequested" && e.body.call_id === call_id);
+      api.tell(id, "ToolCallApprovalResolved", { call_id, ...r }, asked?.task_id);
     }
     if (verb?.startsWith("answers/")) {
       api.tell(id, "UserQuestionAnswered", { call_id: verb.split("/")[1], ...JSON.parse(body) });
@@ -206,9 +208,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     posts,
     connections: 0,
     url: "",
-    /** tell appends an event to a session and sends it. */
-    tell(id, kind, body) {
-      const e = { seq: ++seq, task_id: id, root_task_id: id, kind, at: stamp(), generation: 1, body };
+    /** tell appends an event to a session, or to a subtask of it, and sends it. */
+    tell(id, kind, body, task = id) {
+      const e = { seq: ++seq, task_id: task, root_task_id: id, kind, at: stamp(), generation: 1, body };
       logs.get(id).push(e);
       broadcast({ type: "event", session_id: id, event: e });
     },

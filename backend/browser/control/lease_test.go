@@ -265,15 +265,23 @@ func TestLease_changes(t *testing.T) {
 func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := control.New()
+		var mu sync.Mutex // what waits is done by a timer
 		var log []string
 		person := func(what string) {
 			t.Helper()
-			if err := l.Person("ann", func() { log = append(log, what) }); err != nil {
+			err := l.Person("ann", func() {
+				mu.Lock()
+				defer mu.Unlock()
+				log = append(log, what)
+			})
+			if err != nil {
 				t.Error(err)
 			}
 		}
 		is := func(want string) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := strings.Join(log, " "); got != want {
 				t.Errorf("done: %q, want %q", got, want)
 			}
@@ -310,5 +318,28 @@ func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 		is("g")
 		three()
 		is("")
+	})
+}
+
+// An agent waits for what a person has on its way to the page, and not for long.
+func TestLease_agentWaitsForWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := control.New()
+		waits := func(want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if l.Settle(t.Context()); time.Since(began) != want {
+				t.Errorf("waited %v, want %v", time.Since(began), want)
+			}
+		}
+		waits(0)
+		one, two := l.Sent(), l.Sent()
+		time.AfterFunc(100*time.Millisecond, one)
+		time.AfterFunc(200*time.Millisecond, two)
+		waits(200 * time.Millisecond)
+		waits(0)
+		l.Sent() // it is never answered: its tab was closed
+		waits(time.Second)
+		waits(0)
 	})
 }

@@ -80,7 +80,7 @@ func TestPane_takenMidway(t *testing.T) {
 			var taken sync.Once
 			take := func() {}
 			p := openBy(t, page, watched(t, func(command []byte) {
-				if bytes.Contains(command, []byte(`{"value":"`+script+`"}`)) {
+				if bytes.Contains(command, []byte(`"value":["`+script+`"`)) {
 					taken.Do(func() { take() })
 				}
 			}))
@@ -98,6 +98,7 @@ func TestPane_takenMidway(t *testing.T) {
 			if err := act(p.Agent()); !errors.Is(err, control.ErrHeld) {
 				t.Errorf("the agent's act: %v", err)
 			}
+			taken.Do(func() { t.Errorf("no command of the agent is %s", script) })
 			deadline := time.Now().Add(10 * time.Second)
 			var got [2]string
 			for got[1] == "" && time.Now().Before(deadline) {

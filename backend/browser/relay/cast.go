@@ -273,10 +273,11 @@ func (r *Relay) late() {
 // held.
 //
 // While a few frames are not acknowledged the browser drops what it paints, also the
-// last before a page comes to rest. So where it had to wait a picture of now is
-// asked for.
+// last before a page comes to rest. So where it had to wait for quiet viewers, a
+// picture of now is asked for. A person clicks on what they see, and gets no picture
+// whose metadata may be ahead of the browser's.
 func (r *Relay) settle() {
-	r.behind = r.behind || len(r.acks) > 1
+	r.behind = r.behind || len(r.acks) > 1 && r.allQuiet()
 	for len(r.acks) > 0 && r.due(r.acks[0]) {
 		r.answer(r.acks[0])
 		r.acks = r.acks[1:]
