@@ -104,6 +104,7 @@ func (a *Agent) begin(ctx context.Context, answers bool) (*act, context.Context,
 		<-a.busy
 		cancel()
 	}
+	a.lease.Settle(ctx)
 	seq := a.tabs.Seq()
 	tab, err := a.tabs.Active(ctx)
 	if err != nil {

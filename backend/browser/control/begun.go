@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -74,4 +75,50 @@ func (l *Lease) release() {
 		send()
 	}
 	l.begun.waiting = nil
+}
+
+// sent is what persons have on its way to the page. Its lock is taken beside the
+// Lease's and never around it: an answer may come in the middle of a send.
+type sent struct {
+	mu   sync.Mutex
+	n    int
+	last time.Time
+	none chan struct{} // closed when n is 0 again
+}
+
+// Sent notes that an input of a person is about to be sent, until answered is
+// called, be it that it was not sent after all.
+func (l *Lease) Sent() (answered func()) {
+	l.sent.mu.Lock()
+	defer l.sent.mu.Unlock()
+	if l.sent.n++; l.sent.n == 1 {
+		l.sent.none = make(chan struct{})
+	}
+	l.sent.last = time.Now()
+	return sync.OnceFunc(func() {
+		l.sent.mu.Lock()
+		defer l.sent.mu.Unlock()
+		if l.sent.n--; l.sent.n == 0 {
+			close(l.sent.none)
+		}
+	})
+}
+
+// Settle waits until the page has taken what persons did, for a second after the
+// last of it at most: inputs and scripts go to a page by different ways, and a click
+// of a person that comes late would change the page under the agent's hands.
+func (l *Lease) Settle(ctx context.Context) {
+	l.sent.mu.Lock()
+	n, none, rest := l.sent.n, l.sent.none, time.Until(l.sent.last.Add(settleTime))
+	l.sent.mu.Unlock()
+	if n == 0 || rest <= 0 {
+		return
+	}
+	late := time.NewTimer(rest)
+	defer late.Stop()
+	select {
+	case <-none:
+	case <-late.C:
+	case <-ctx.Done():
+	}
 }

@@ -90,6 +90,8 @@ const keptChanges = 256
 // Lease is the control of one browser. Its methods may be called from several
 // goroutines at once; none of them waits for a browser or a person.
 type Lease struct {
+	sent sent
+
 	mu       sync.Mutex
 	viewer   string
 	until    time.Time

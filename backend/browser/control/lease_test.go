@@ -320,3 +320,26 @@ func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 		is("")
 	})
 }
+
+// An agent waits for what a person has on its way to the page, and not for long.
+func TestLease_agentWaitsForWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := control.New()
+		waits := func(want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if l.Settle(t.Context()); time.Since(began) != want {
+				t.Errorf("waited %v, want %v", time.Since(began), want)
+			}
+		}
+		waits(0)
+		one, two := l.Sent(), l.Sent()
+		time.AfterFunc(100*time.Millisecond, one)
+		time.AfterFunc(200*time.Millisecond, two)
+		waits(200 * time.Millisecond)
+		waits(0)
+		l.Sent() // it is never answered: its tab was closed
+		waits(time.Second)
+		waits(0)
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 
 	"github.com/chromedp/cdproto/cdp/jsonv2"
 	"github.com/chromedp/cdproto/input"
@@ -122,7 +123,10 @@ func (v *Viewer) Input(in Input) error {
 	if err != nil || len(commands) == 0 {
 		return err
 	}
-	return r.o.Lease.Person(v.view.ID, func() {
+	answered := r.o.Lease.Sent()
+	var left atomic.Int64 // commands that are not answered
+	left.Store(int64(len(commands)))
+	err = r.o.Lease.Person(v.view.ID, func() {
 		if in.Kind != Mouse || in.Type != "move" {
 			c.tab.Acted()
 		}
@@ -131,9 +135,16 @@ func (v *Viewer) Input(in Input) error {
 				if err != nil {
 					r.log.Debug("input not taken", "method", cmd.method, "err", err)
 				}
+				if left.Add(-1) == 0 {
+					answered()
+				}
 			})
 		}
 	})
+	if err != nil {
+		answered() // it was not sent
+	}
+	return err
 }
 
 // meta is the metadata of the frame that an input was made on: the viewer must

@@ -85,6 +85,7 @@ type Relay struct {
 	timing  bool   // somebody comes back to them
 	behind  bool   // there were several at once
 	state   State
+	lost    string // why there is no browser, as it was last tried
 	ended   string
 	stats   Stats
 	fresh   bool      // a picture of now was asked for
@@ -248,7 +249,7 @@ func (r *Relay) follow(retry <-chan time.Time) <-chan time.Time {
 		var err error
 		if tab, err = r.o.Browser.Active(ctx); err != nil {
 			r.mu.Lock()
-			r.state.Lost = err.Error()
+			r.lost = err.Error()
 			r.mu.Unlock()
 			return time.After(retryTime)
 		}

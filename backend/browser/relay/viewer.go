@@ -215,8 +215,10 @@ func (r *Relay) tell() {
 			s.Active = t.Number
 		}
 	}
-	if !b.Connected {
-		s.Lost = r.state.Lost
+	if b.Connected {
+		r.lost = ""
+	} else {
+		s.Lost = r.lost
 		if s.Lost == "" {
 			s.Lost = b.Lost
 		}
