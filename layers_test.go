@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,15 +41,15 @@ var sideways = map[string]string{
 }
 
 // only names the packages that alone, with those below them, may import a module.
-var only = map[string]string{
-	"github.com/docker/docker":                  "backend/sandbox/docker",
-	"modernc.org/sqlite":                        "backend/store",
-	"github.com/anthropics/anthropic-sdk-go/v2": "backend/llm/anthropic",
-	"github.com/openai/openai-go/v3":            "backend/llm/openai",
-	"github.com/chromedp/cdproto":               "backend/browser",
-	"github.com/modelcontextprotocol/go-sdk":    "backend/browser/toolserver",
-	"github.com/spf13/cobra":                    "app",
-	"github.com/wailsapp/wails/v2":              "app",
+var only = map[string][]string{
+	"github.com/docker/docker":                  {"backend/sandbox/docker"},
+	"modernc.org/sqlite":                        {"backend/store"},
+	"github.com/anthropics/anthropic-sdk-go/v2": {"backend/llm/anthropic"},
+	"github.com/openai/openai-go/v3":            {"backend/llm/openai"},
+	"github.com/chromedp/cdproto":               {"backend/browser", "bench"}, // the floor of its measures is a client without anything
+	"github.com/modelcontextprotocol/go-sdk":    {"backend/browser/toolserver"},
+	"github.com/spf13/cobra":                    {"app"},
+	"github.com/wailsapp/wails/v2":              {"app"},
 }
 
 // apart are suites and generators: they serve tests, and may import what they test.
@@ -78,9 +79,11 @@ func TestImportsPointDown(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			for mod, owner := range only {
-				if (imported == mod || strings.HasPrefix(imported, mod+"/")) && name != owner && !strings.HasPrefix(name, owner+"/") {
-					t.Errorf("%s imports %s, which is for %s alone", name, imported, owner)
+			for mod, owners := range only {
+				if (imported == mod || strings.HasPrefix(imported, mod+"/")) && !slices.ContainsFunc(owners, func(owner string) bool {
+					return name == owner || strings.HasPrefix(name, owner+"/")
+				}) {
+					t.Errorf("%s imports %s, which is for %s alone", name, imported, strings.Join(owners, " and "))
 				}
 			}
 			if !strings.HasPrefix(imported, module) {

@@ -35,9 +35,17 @@ type hold struct {
 // sandbox with, or a new one, which attend is started beside.
 func (ps *panes) get(ctx context.Context, root string, others []string, open func(context.Context) (pane.Options, error), attend func(string, *pane.Pane)) (*hold, error) {
 	for {
-		h, made, err := ps.find(root, others)
+		h, made, opens, err := ps.find(root, others)
 		if err != nil {
 			return nil, err
+		}
+		if opens != nil {
+			select {
+			case <-opens:
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
 		if made {
 			ps.fill(ctx, root, h, open, attend)
@@ -55,26 +63,33 @@ func (ps *panes) get(ctx context.Context, root string, others []string, open fun
 }
 
 // find returns a root task's hold. One that is made is still to be filled, unless
-// somebody shares a Pane with it.
-func (ps *panes) find(root string, others []string) (h *hold, made bool, err error) {
+// somebody shares a Pane with it; while one of those is opening theirs there is only
+// that to wait for.
+func (ps *panes) find(root string, others []string) (h *hold, made bool, opens <-chan struct{}, err error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.ended != "" {
-		return nil, false, fmt.Errorf("open the browser: %s: %w", ps.ended, context.Canceled)
+		return nil, false, nil, fmt.Errorf("open the browser: %s: %w", ps.ended, context.Canceled)
 	}
 	if h := ps.byRoot[root]; h != nil {
-		return h, false, nil
+		return h, false, nil, nil
 	}
 	h = &hold{ready: make(chan struct{}), viewers: map[*relay.Viewer]struct{}{}}
-	ps.byRoot[root] = h
 	for _, o := range others {
-		if shared := ps.byRoot[o]; shared != nil && shared.filled() {
+		shared := ps.byRoot[o]
+		switch {
+		case shared == nil:
+		case shared.filled():
 			h.p = shared.p
 			close(h.ready)
-			return h, false, nil
+			ps.byRoot[root] = h
+			return h, false, nil, nil
+		default:
+			return nil, false, shared.ready, nil
 		}
 	}
-	return h, true, nil
+	ps.byRoot[root] = h
+	return h, true, nil, nil
 }
 
 // filled reports whether there is a Pane. The lock of panes is held.

@@ -177,3 +177,34 @@ func TestPanes_close(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// Two who share a sandbox and open its browser at once have one.
+func TestPanes_openedAtOnce(t *testing.T) {
+	ps := newPanes(t)
+	opening, goOn := make(chan struct{}), make(chan struct{})
+	first := make(chan *hold, 1) // the one who sends never waits
+	go func() {
+		h, err := ps.get(t.Context(), "a", []string{"b"}, func(ctx context.Context) (pane.Options, error) {
+			close(opening)
+			<-goOn
+			return unreachable(ctx)
+		}, untilDone)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- h
+	}()
+	<-opening
+	second := make(chan *hold, 1) // as above
+	go func() {
+		h, err := ps.get(t.Context(), "b", []string{"a"}, unreachable, untilDone)
+		if err != nil {
+			t.Error(err)
+		}
+		second <- h
+	}()
+	close(goOn)
+	if a, b := <-first, <-second; a == nil || b == nil || a.p != b.p {
+		t.Error("they have one each")
+	}
+}
