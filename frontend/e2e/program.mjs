@@ -92,7 +92,7 @@ export function dataDir(more = {}) {
   const env = { ...process.env, ...more };
   atEnd(() => {
     if (!existsSync(data)) return;
-    for (const line of execFileSync(program, ["ls", "--json", "--data", data], { encoding: "utf8", env }).split("\n")) {
+    for (const line of execFileSync(program, ["ls", "--all", "--json", "--data", data], { encoding: "utf8", env }).split("\n")) {
       if (line) execFileSync(program, ["close", JSON.parse(line).session_id, "--data", data], { stdio: "ignore", env });
     }
   });

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -182,21 +183,41 @@ type spawned struct {
 // ErrClosed means that the Table was closed.
 var ErrClosed = errors.New("the process table is closed")
 
+// A process that was killed counts against the limit of processes until it is
+// reaped, which for hundreds of them takes a moment: a Start that finds no room
+// asks again for forkTime.
+const (
+	forkTime  = time.Second
+	forkAgain = 10 * time.Millisecond
+)
+
 // Start forks a command. The error is that of the system call that refused.
 func (t *Table) Start(s Spec) (*Process, error) {
-	req := spawn{s, make(chan spawned, 1)}
-	select {
-	case t.spawns <- req:
-	case <-t.life:
-		return nil, ErrClosed
+	r := t.spawn(s)
+	for end := time.Now().Add(forkTime); errors.Is(r.err, unix.EAGAIN) && time.Now().Before(end); r = t.spawn(s) {
+		select {
+		case <-time.After(forkAgain):
+		case <-t.life:
+			return nil, ErrClosed
+		}
 	}
-	r := <-req.result
 	if r.err == nil {
 		// The command should die of memory before the guest does. Its files in
 		// /proc belong to its user, whose rights this thread has.
 		_ = os.WriteFile(procPath(r.p.PID, "oom_score_adj"), []byte("500"), 0)
 	}
 	return r.p, r.err
+}
+
+// spawn asks the spawner for one fork.
+func (t *Table) spawn(s Spec) spawned {
+	req := spawn{s, make(chan spawned, 1)}
+	select {
+	case t.spawns <- req:
+		return <-req.result
+	case <-t.life:
+		return spawned{err: ErrClosed}
+	}
 }
 
 // spawner serves Start from a thread that commands may inherit from. The

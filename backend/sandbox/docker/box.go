@@ -143,16 +143,6 @@ func (b box) read() (o owner, ok bool) {
 	return o, err == nil && json.Unmarshal(body, &o) == nil
 }
 
-// boxesOf returns the boxes whose owner matches.
-func (p *Provider) boxesOf(match func(owner) bool) (found []box, err error) {
-	err = p.eachBox(func(b box, o owner) {
-		if match(o) {
-			found = append(found, b)
-		}
-	})
-	return found, err
-}
-
 // eachBox visits the boxes that say whose they are.
 func (p *Provider) eachBox(visit func(box, owner)) error {
 	entries, err := os.ReadDir(p.boxes())

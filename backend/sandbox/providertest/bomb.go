@@ -32,7 +32,11 @@ func testForkBomb(t *testing.T, f *fixture) {
 		t.Skip("the number of processes is not limited on this machine: the bomb would hit all of it")
 	}
 	c := f.guest(t, h)
-	other := make(chan execenv.Outcome, 1)
+	type end struct {
+		execenv.Outcome
+		err error
+	}
+	other := make(chan end, 1)
 	up := make(chan struct{})
 	go func() {
 		o, err := c.Run(t.Context(), execenv.Caller{}, execenv.Command{
@@ -42,10 +46,7 @@ func testForkBomb(t *testing.T, f *fixture) {
 				close(up)
 			}
 		})
-		if err != nil {
-			t.Errorf("the other call: %v", err)
-		}
-		other <- o
+		other <- end{o, err}
 	}()
 	<-up
 	begun := time.Now()
@@ -63,7 +64,7 @@ func testForkBomb(t *testing.T, f *fixture) {
 		t.Errorf("it took %v, the kill %v of it in %d rounds", took, o.Kill.Took, o.Kill.Rounds)
 	}
 	f.must(t, h, "touch go")
-	if o := <-other; o.ExitCode != 0 || !strings.HasSuffix(string(o.Stdout.Head), "kept\n") {
+	if o := <-other; o.err != nil || o.ExitCode != 0 || !strings.HasSuffix(string(o.Stdout.Head), "kept\n") {
 		t.Errorf("the other call: %+v", o)
 	}
 }

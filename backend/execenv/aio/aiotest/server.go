@@ -23,7 +23,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -68,8 +67,6 @@ type Server struct {
 	spec   *openAPI
 	t      testing.TB
 	http   *httptest.Server
-
-	requests atomic.Int64
 
 	mu       sync.Mutex
 	seen     map[string]int // requests, by method and path
