@@ -142,7 +142,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 
 	g.table, err = process.New(process.Options{
 		Tag: cfg.Tag, FirstTag: first, LastTag: last, UID: u.uid, GID: u.gid, Groups: u.groups,
-		KeepFileCaps: rootByChoice, Raise: empower, Dumpable: alone,
+		KeepFileCaps: rootByChoice, Raise: empower,
 	})
 	if err != nil {
 		return nil, err

@@ -61,6 +61,7 @@ func lower(u user, keepFileCaps bool) (warning string, err error) {
 		if err := setAllCapabilities(keep, permitted); err != nil {
 			return fmt.Errorf("lower capabilities: %w", err)
 		}
+		stayDumpable()
 		return nil
 	}()
 	if errors.Is(err, syscall.ENOTSUP) && u.uid == os.Geteuid() && u.gid == os.Getegid() {
@@ -83,9 +84,7 @@ func fsIDs() (uid, gid int) {
 // ownUser says that this process has a user that nobody else in the sandbox is.
 var ownUser atomic.Bool
 
-// setFSIDs changes whose rights over files the calling thread has. A change makes
-// the whole process undumpable, and so its files in /proc uid 0's, whom commands
-// may be: that is undone before anything else is done.
+// setFSIDs changes whose rights over files the calling thread has.
 func setFSIDs(uid, gid int) {
 	_ = unix.Setfsgid(gid)
 	stayDumpable()
@@ -93,6 +92,8 @@ func setFSIDs(uid, gid int) {
 	stayDumpable()
 }
 
+// stayDumpable undoes what a change of ids does: it makes the whole process
+// undumpable, and so its files in /proc uid 0's, whom commands may be.
 func stayDumpable() {
 	if ownUser.Load() {
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)

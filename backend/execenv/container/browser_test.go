@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -173,7 +172,7 @@ func TestBrowser(t *testing.T) {
 				newDocker(t, directory(t), "test-"+strings.ToLower(rand.Text()[:10])) // skips without an engine
 				spec.Image = browserImage(t)
 			}
-			way := egress.New(egress.Options{Resolver: oneName{}, Log: slog.New(slog.DiscardHandler)})
+			way := egress.New(egress.Options{Resolver: oneName{}})
 			onWall(t, w, way, spec, func(t *testing.T, p *place) {
 				c, _, err := p.manager.Client(t.Context(), root)
 				if err != nil {

@@ -21,6 +21,13 @@ const (
 
 const x32Bit = 0x40000000
 
+// apart makes [syscall.ForkExec] give a child memory of its own. It shares ours
+// with the child until the exec unless a user namespace is asked for; a change of
+// user in shared memory makes the guest itself undumpable, and so its files in
+// /proc uid 0's, whom commands may be. The kernel knows no unshare with these
+// flags: the filter says that it was done, and nothing is.
+const apart = unix.CLONE_NEWUSER | 1
+
 func deny(errno unix.Errno) bpf.Instruction {
 	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
@@ -60,6 +67,11 @@ func filter(tag wire.Tag) []bpf.Instruction {
 		deny(unix.EAFNOSUPPORT),
 		allow)...)
 	if tag != wire.TagUTS {
+		p = append(p, onCall(unix.SYS_UNSHARE,
+			bpf.LoadAbsolute{Off: dataArgs, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: apart, SkipFalse: 1},
+			deny(0), // without an error: done
+			allow)...)
 		return append(p, allow)
 	}
 	// The spawning thread itself unshares one UTS namespace per command; a

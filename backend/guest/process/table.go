@@ -33,10 +33,6 @@ type Options struct {
 	// uid 0, so that a package manager works. Everything else is always dropped.
 	KeepFileCaps bool
 
-	// Dumpable says that this process has a user of its own, whom it can leave
-	// its files in /proc to.
-	Dumpable bool
-
 	// Raise runs a function with all capabilities that the guest holds; nil
 	// calls it plainly, for a guest whose threads are never lowered.
 	Raise func(func())
@@ -227,12 +223,11 @@ func (t *Table) spawner(ready chan<- spawnerState) {
 	var state spawnerState
 	t.raiseForGood(&state)
 	prepareThread(t.o, &state)
-	tag := state.tag
 	ready <- state
 	for {
 		select {
 		case req := <-t.spawns:
-			p, err := t.fork(req.Spec, tag)
+			p, err := t.fork(req.Spec, state)
 			req.result <- spawned{p, err}
 		case <-t.life:
 			return
@@ -240,7 +235,7 @@ func (t *Table) spawner(ready chan<- spawnerState) {
 	}
 }
 
-func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
+func (t *Table) fork(s Spec, state spawnerState) (*Process, error) {
 	attr := &syscall.ProcAttr{
 		Dir:   s.Dir,
 		Env:   s.Env,
@@ -252,7 +247,7 @@ func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
 	}
 	var mark *Mark
 	var err error
-	switch tag {
+	switch state.tag {
 	case wire.TagUTS:
 		// The thread moves to a new namespace, which the child inherits and
 		// whose inode is known before the child can run.
@@ -271,6 +266,9 @@ func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
 		attr.Sys.Credential = &syscall.Credential{
 			Uid: uint32(t.o.UID), Gid: uint32(t.o.GID), Groups: append(groups, uint32(mark.key)),
 		}
+		if state.apart {
+			attr.Sys.Unshareflags = apart
+		}
 	default:
 		if mark, err = t.marks.group(t.used); err == nil {
 			attr.Env = append(attr.Env[:len(attr.Env):len(attr.Env)], tagVariable+strconv.FormatUint(mark.key, 10))
@@ -282,11 +280,6 @@ func (t *Table) fork(s Spec, tag wire.Tag) (*Process, error) {
 	t.forking.Lock()
 	defer t.forking.Unlock()
 	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
-	if t.o.Dumpable {
-		// The child changed its user while it still shared our memory, which made
-		// that undumpable and so our files uid 0's.
-		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	}
 	if err != nil {
 		t.marks.release(mark)
 		return nil, err

@@ -15,6 +15,7 @@ import (
 // spawnerState is what became of the thread that forks commands.
 type spawnerState struct {
 	tag      wire.Tag
+	apart    bool // a child can be forked into memory of its own
 	warnings []string
 	err      error
 }
@@ -76,6 +77,13 @@ func prepareThread(o Options, state *spawnerState) {
 	}
 	if err := installFilter(filter(state.tag)); err != nil {
 		state.warn("no system call filter: %v", err)
+	}
+	if state.tag == wire.TagGroup {
+		// Without the filter the kernel knows no such flags.
+		err := unix.Unshare(apart)
+		if state.apart = err == nil; err != nil {
+			state.warn("at each start of a command the guest's files in /proc are uid 0's for a moment: %v", err)
+		}
 	}
 }
 

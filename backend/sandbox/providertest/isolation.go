@@ -50,7 +50,20 @@ func testIsolation(t *testing.T, f *fixture, uid int) {
 	// The value is written back as it was, in case that the wall leaks.
 	refused("the guest's directory is closed", `f=$(ls -A /run/glovebox) && [ -n "$f" ]`)
 	refused("the guest's journal and socket are out of reach", `ls /run/glovebox/box/* /run/glovebox/state/*`)
-	refused("the guest cannot be made the first to die of memory", `echo 900 > /proc/1/oom_score_adj`)
+	t.Run("the guest cannot be made the first to die of memory", func(t *testing.T) {
+		// Tried without a pause, while the guest starts commands: at no moment of a
+		// start may the guest's files in /proc be those of a command's user.
+		f.must(t, h, `cd "$HOME" && (
+			until [ -e stop ]; do
+				if echo 900 > /proc/1/oom_score_adj; then touch raised; break; fi
+			done; touch stopped) >/dev/null 2>&1 &`)
+		for range 50 {
+			f.must(t, h, "true")
+		}
+		if got := f.must(t, h, `cd "$HOME" && touch stop && until [ -e stopped ]; do :; done; ls raised 2>/dev/null; cat /proc/1/oom_score_adj`); got != "0" {
+			t.Errorf("after 50 commands: %q, want an oom_score_adj of 0", got)
+		}
+	})
 	refused("the files of the guest's process cannot be read", `cat /proc/1/environ /proc/1/maps || ls -l /proc/1/fd/`)
 	refused("kernel settings are read-only", `v=$(cat /proc/sys/kernel/core_pattern) && printf %s "$v" > /proc/sys/kernel/core_pattern`)
 	refused("no engine socket", "ls /var/run/docker.sock || ls /run/docker.sock")
