@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 )
 
-// The pages of a site. Chromium takes every loopback address for the sandbox's own,
-// so the site has this machine's name.
+// The pages of a site.
 const (
 	paintPage = "/paint"
 	stillPage = "/still"
@@ -44,27 +42,13 @@ type site struct {
 	ended    chan error // its one sender never blocks
 }
 
-// openSite serves the pages under the machine's name, at an address of its own.
+// openSite serves the pages.
 func openSite() (*site, error) {
-	name, err := os.Hostname()
+	l, err := listenOutward()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("serve pages to a sandbox's browser: %w", err)
 	}
-	addrs, err := net.LookupHost(name)
-	if err != nil {
-		return nil, fmt.Errorf("this machine does not find itself by its name, under which the browser is shown a page: %w", err)
-	}
-	var l net.Listener
-	for _, a := range addrs {
-		if l, err = net.Listen("tcp", net.JoinHostPort(a, "0")); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the name of this machine is not an address of its own: %w", err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String()) // of a listener it has one
-	s := &site{hostPort: net.JoinHostPort(name, port), ended: make(chan error, 1)}
+	s := &site{hostPort: l.Addr().String(), ended: make(chan error, 1)}
 	s.url = "http://" + s.hostPort
 	s.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, ok := pages[r.URL.Path]
@@ -77,6 +61,31 @@ func openSite() (*site, error) {
 	})}
 	go func() { s.ended <- s.srv.Serve(l) }()
 	return s, nil
+}
+
+// listenOutward listens at an address of this machine that is not loopback: Chromium
+// takes every loopback address for the sandbox's own. No name has to stand for it.
+func listenOutward() (net.Listener, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var faults error
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok || !n.IP.IsGlobalUnicast() {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(n.IP.String(), "0"))
+		if err == nil {
+			return l, nil
+		}
+		faults = errors.Join(faults, err)
+	}
+	if faults == nil {
+		faults = errors.New("this machine has no address but loopback")
+	}
+	return nil, faults
 }
 
 // Close ends the site.

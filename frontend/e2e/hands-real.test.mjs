@@ -7,7 +7,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { escapeTwice } from "./browser.mjs";
-import { dataDir, folder, look, script, serve, setUp, skip, until } from "./program.mjs";
+import { dataDir, folder, look, script, serve, setUp, skip, timeline, until } from "./program.mjs";
 
 setUp();
 
@@ -57,4 +57,32 @@ test("a person signs in with their own hands, and what they typed is nowhere but
 
   await server.call("POST", `/sessions/${id}/browser/stop`, {});
   await panel.getByText("The browser was stopped.").waitFor();
+});
+
+test("control goes back at once with the panel, and soon with the window, but not with a reload", { skip: skip("bwrap"), timeout: 240_000 }, async () => {
+  const server = await serve(dataDir());
+  const { id } = await server.opened({ title: "Left", goal: "go", model: script([{ text: "I wait." }]), workspace: folder("ws"), spec: { wall: "namespace" } });
+  const page = await look(server, { at: `#/s/${id}/browser` });
+  page.setDefaultTimeout(60_000);
+  const panel = page.locator("#panel-browser");
+  const inControl = panel.getByText("You have control", { exact: true });
+  const holder = async () => (await server.call("GET", `/sessions/${id}/browser`)).control.holder;
+  await panel.getByRole("button", { name: "Start the browser" }).click();
+  const take = panel.getByRole("button", { name: "Take control" });
+  await take.click();
+  await inControl.waitFor();
+
+  await page.getByRole("button", { name: "Close the panels" }).click();
+  await until(async () => (await holder()) === "", "it is the agent's again", 5_000);
+  await timeline(page).getByText("Control of the browser went back to the agent").waitFor();
+
+  await page.goto(`${server.url}/#/s/${id}/browser`);
+  await take.click();
+  await inControl.waitFor();
+  await page.reload();
+  await inControl.waitFor();
+  assert.match(await holder(), /^window-/);
+
+  await page.close();
+  await until(async () => (await holder()) === "", "it is the agent's again", 40_000);
 });

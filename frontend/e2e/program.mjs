@@ -167,8 +167,8 @@ class Server {
   bash = (id, command) => this.call("POST", `/sessions/${id}/tools`, { tool: "Bash", input: { command } });
 }
 
-/** serve starts the program. A configuration is text, or nobody's. */
-export async function serve(data, { addr = "127.0.0.1:0", config = "", env = {} } = {}) {
+/** serve starts the program, in a directory where one is named. A configuration is text, or nobody's. */
+export async function serve(data, { addr = "127.0.0.1:0", config = "", cwd, env = {} } = {}) {
   const args = ["serve", "--json", "--no-open", "--addr", addr, "--data", data];
   if (config) {
     const file = join(folder("config"), "config.toml");
@@ -177,7 +177,7 @@ export async function serve(data, { addr = "127.0.0.1:0", config = "", env = {} 
   }
   const clean = { ...process.env };
   for (const name of ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"]) delete clean[name];
-  return new Server(await start(program, args, { env: { ...clean, XDG_CONFIG_HOME: "/proc/none", ...env } }));
+  return new Server(await start(program, args, { cwd, env: { ...clean, XDG_CONFIG_HOME: "/proc/none", ...env } }));
 }
 
 /** again starts the program anew on the address that it had. */

@@ -1,9 +1,10 @@
-// A site that sells tickets, for the story of an agent and a person in one browser. It has this machine's name:
-// Chromium takes every loopback address for the sandbox's own.
-import { lookup } from "node:dns/promises";
+// A site that sells tickets, for the story of an agent and a person in one browser. Chromium takes every loopback
+// address for the sandbox's own, so the site has an address for examples (RFC 5737), which is nobody's. What listens
+// is on loopback, and is the proxy too by which the program reaches that address: no name or network is needed.
 import { createServer } from "node:http";
-import { hostname } from "node:os";
 import { atEnd } from "./program.mjs";
+
+const HOST = "203.0.113.10";
 
 /** What the person signs in with; only the site and the person know it. */
 export const PASSWORD = "gannet-Quay-4471-harbour";
@@ -62,12 +63,15 @@ export async function openSite() {
     const body = pages[pathname];
     res.writeHead(body ? 200 : 404, { "Content-Type": "text/html; charset=utf-8" }).end(body ?? "");
   });
-  const { address } = await lookup(hostname());
-  await new Promise((done, failed) => server.once("error", failed).listen(0, address, done));
+  server.on("connect", (req, socket) => {
+    if (req.url !== `${HOST}:80`) return socket.end("HTTP/1.1 502 Bad Gateway\r\n\r\n");
+    socket.write("HTTP/1.1 200 OK\r\n\r\n");
+    server.emit("connection", socket); // what follows is asked of the site
+  });
+  await new Promise((done, failed) => server.once("error", failed).listen(0, "127.0.0.1", done));
   atEnd(async () => {
     server.closeAllConnections();
     await new Promise((done) => server.close(done));
   });
-  const host = `${hostname()}:${server.address().port}`;
-  return { url: `http://${host}`, allow: host, seen };
+  return { url: `http://${HOST}`, config: `[egress]\nupstream = "http://127.0.0.1:${server.address().port}"\n`, seen };
 }

@@ -160,6 +160,12 @@ export class Browser {
     this.socket.pause();
   }
 
+  /** leave is pause for a panel that goes away: it gives back the control that nobody would be left to give back. */
+  leave(): void {
+    if (this.mine) void this.socket.giveBack().catch(() => undefined); // nobody waits for the answer
+    this.pause();
+  }
+
   /** resize tells how large the picture is shown. */
   resize(size: Size): void {
     this.isMeasured = true;

@@ -86,6 +86,15 @@ describe("Browser", () => {
     expect([browser.hold, browser.mine]).toEqual(["me", false]); // nothing reaches the page meanwhile
   });
 
+  it("gives back what is its own when its panel goes away, and nobody else's", () => {
+    for (const viewer of ["other", "me"]) {
+      look();
+      wire.tell({ control: { viewer, until: "2026-01-01T00:05:00Z", look: true } });
+      browser.leave();
+      expect([viewer, wire.sent.some((m) => m.type === "give_back"), wire.readyState, browser.link, browser.refusal]).toEqual([viewer, viewer === "me", 3, "paused", null]);
+    }
+  });
+
   it("counts the time that is left by the server's clock", () => {
     look();
     wire.say({ type: "pong", t: wire.sent.find((m) => m.type === "ping")?.t, server: "2026-01-01T00:01:00Z" });

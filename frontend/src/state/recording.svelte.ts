@@ -155,7 +155,8 @@ export class Recording {
 
   private entries: RecordingEntry[] = [];
   private reading: Promise<void> | undefined;
-  private wanted = "";
+  /** wanted is a call that is gone to once it is known. */
+  private wanted = $state("");
   private timer: ReturnType<typeof setInterval> | undefined;
   private readonly pictures = new Map<number, string>();
 
@@ -193,12 +194,12 @@ export class Recording {
     this.info = info;
     if (fresh.length === 0 && !isShorter) return;
     const head = this.time;
-    const isEmpty = this.entries.length === 0;
     const kept = isShorter ? this.entries.filter((e) => e.n >= info.first) : this.entries;
+    if (kept.length === 0) this.follows = true; // nothing is left of what was looked at
     this.entries = [...kept, ...fresh];
     this.track = new Track(this.entries);
     if (isShorter) this.drop(info.first);
-    if (isEmpty || this.follows) this.place = this.track.length;
+    if (this.follows) this.place = this.track.length;
     else this.place = this.placeOf(head);
     if (this.wanted) this.seekCall(this.wanted);
   }

@@ -168,10 +168,15 @@ describe("Recording", () => {
   it("erases, and forgets the pictures", async () => {
     await recording.read();
     await recording.show(signal());
+    recording.seek(2000);
     await recording.erase();
     expect(recording.track.marks.map((m) => m.entry.n)).toEqual([6]);
     expect(recording.picture).toBe("");
     expect(forgotten).toHaveLength(1);
+
+    server.entries = [...server.entries, entry(7, 3710)];
+    await recording.read();
+    expect([recording.follows, recording.moment.frame?.n]).toEqual([true, 7]); // nothing is left of where the head was
   });
 
   it("says why it could not be read", async () => {
