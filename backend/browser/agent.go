@@ -20,7 +20,7 @@ import (
 // How long an input's effects are waited for.
 const (
 	quietTime    = 500 * time.Millisecond // in which a click's pop-up or navigation begins
-	popupTime    = 3 * time.Second        // for a new tab to know its address
+	popupTime    = 3 * time.Second        // for a new tab to show its first document
 	downloadTime = 5 * time.Second        // for a file to arrive before it is told as running
 )
 
@@ -194,8 +194,10 @@ func (c *act) settle(ctx context.Context) {
 		address, cancel := context.WithTimeout(ctx, popupTime)
 		defer cancel()
 		c.until(address, func() bool {
-			url := now.Info().URL
-			return now.Dialog() != nil || now.Alive() != nil || (url != "" && url != "about:blank")
+			i := now.Info()
+			// A pop-up knows where it goes before it has anything of it to show.
+			shown := i.URL != "" && i.URL != "about:blank" && (i.Opener == 0 || i.Documents > 0)
+			return now.Dialog() != nil || now.Alive() != nil || shown
 		})
 	}
 	if now.Alive() == nil && !now.Settle(ctx) {

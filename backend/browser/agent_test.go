@@ -239,7 +239,7 @@ func TestDialog(t *testing.T) {
 func TestPopup(t *testing.T) {
 	d := newDesk(t, map[string]string{
 		"/": `<title>main</title><a target=_blank href="/new">Blank</a>
-			<button onclick="setTimeout(() => window.open('/late'), 300)">Late</button>
+			<button onclick="setTimeout(() => window.open('/late'), 100)">Late</button>
 			<button onclick="window.open('/brief')">Brief</button><a target=_blank href="/file">File</a><a href="/file">Direct</a>`,
 		"/new": "<title>new</title>", "/late": "<title>late</title>",
 		"/brief": "<title>brief</title><script>setTimeout(close, 50)</script>",
