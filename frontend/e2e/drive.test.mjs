@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, skip } from "./browser.mjs";
+import { audit, browse, escapeTwice, note, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -131,7 +131,8 @@ test("a subagent's steps are in the card that handed the work over, and what wai
   server.tell("s1", "ToolCallApprovalRequested", { call_id: "h3", tool: "Bash", input: { command: "wc -w README.md" }, reason: "Bash can run commands." }, "t1");
   await card.getByRole("article", { name: "Bash call, waiting for you" }).waitFor();
   assert.deepEqual(await audit(page, "a subagent that asks"), []);
-  await card.getByRole("article", { name: "Bash call, waiting for you" }).getByRole("button", { name: "Allow once" }).click();
+  const allow = card.getByRole("article", { name: "Bash call, waiting for you" }).getByRole("button", { name: "Allow once" });
+  await Promise.all([page.waitForResponse(/\/approvals\/h3$/), allow.click()]);
   await card.getByText("Count the words of README.md.").waitFor();
   assert.deepEqual(server.posts.at(-1), { path: "/api/v1/sessions/s1/approvals/h3", body: { allow: true, reason: "" } });
   server.tell("s1", "ToolResultRecorded", { call_id: "h3", tool: "Bash", status: "ok", text: "12", images: null, display: null, files: null, where, duration: 3e6 }, "t1");
@@ -150,9 +151,8 @@ test("a subagent's steps are in the card that handed the work over, and what wai
 test("Esc Esc stops the turn and shows the proof", { skip }, async () => {
   await open("Make the tests of the parser pass");
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
-  await page.keyboard.press("Escape");
-  await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "Stopping…" }).waitFor();
+  const stopping = page.getByRole("button", { name: "Stopping…" }).waitFor(); // it is there for a moment
+  await Promise.all([stopping, escapeTwice(page)]);
   await page.locator("main header").getByText("0 processes left, 38 ms").waitFor();
   assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s1/interrupt"]);
 });

@@ -1,7 +1,7 @@
 // The browsers of the canned sandboxes: the real protocol of the viewer's socket, with pictures that were taken before,
 // and a memory of all that it was told. No page is behind it.
 import { readFileSync } from "node:fs";
-import { ago, stamp } from "./clock.mjs";
+import { ago, isStopped, now, stamp } from "./clock.mjs";
 import { fault } from "./fault.mjs";
 
 const picture = readFileSync(new URL("./pages/shop.jpg", import.meta.url));
@@ -84,7 +84,7 @@ export class MockBrowser {
     const holds = this.control.viewer === v.viewer;
     switch (m.type) {
       case "ping":
-        return v.ws.send(JSON.stringify({ type: "pong", t: m.t, server: stamp() }));
+        return isStopped ? undefined : v.ws.send(JSON.stringify({ type: "pong", t: m.t, server: stamp() }));
       case "got":
         this.got.push(m.seq);
         v.sent = v.sent.filter((seq) => seq > m.seq);
@@ -96,7 +96,7 @@ export class MockBrowser {
       case "extend":
         if (this.control.viewer && !holds) return refuse("browser_held", "a person has control of the browser");
         done();
-        return this.tell({ control: { viewer: v.viewer, until: new Date(Date.now() + (m.seconds || HOLD) * 1000).toISOString(), look: true } });
+        return this.tell({ control: { viewer: v.viewer, until: stamp(now() + (m.seconds || HOLD) * 1000), look: true } });
       case "give_back":
         done();
         return this.tell({ control: { look: true } });
@@ -143,7 +143,7 @@ export class MockBrowser {
   /** frame is a new picture of the page. */
   frame() {
     this.seq++;
-    this.at = stamp(Date.now());
+    this.at = stamp();
     for (const v of this.views) this.push(v);
   }
 

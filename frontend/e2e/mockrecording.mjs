@@ -1,6 +1,6 @@
 // The recording of a canned session: some pictures, what the agent did between them, and a while in which a person had control.
 import { readFileSync } from "node:fs";
-import { stamp } from "./clock.mjs";
+import { now, stamp } from "./clock.mjs";
 import { fault } from "./fault.mjs";
 
 const picture = readFileSync(new URL("./pages/shop.jpg", import.meta.url));
@@ -10,7 +10,7 @@ export class MockRecording {
   constructor(session) {
     this.on = true;
     this.first = 1;
-    this.began = Date.now() - AGO * 1000;
+    this.began = now() - AGO * 1000;
     /** What was asked of it: pictures by number, and "erase". */
     this.asked = [];
     this.entries = [];
@@ -19,7 +19,7 @@ export class MockRecording {
 
   tell() {
     this.frame(0, "Harbour Tickets");
-    this.action(3, "click <a> Sign in", "b1", { x: 1040, y: 20, width: 120, height: 40 });
+    this.action(3, "click <a> Sign in", "b1", { x: 1166, y: 20, width: 78, height: 32 });
     this.frame(4, "Harbour Tickets: sign in");
     this.add(10, { kind: "gap", reason: "held", label: "A person had control: nothing is recorded then." });
     this.frame(310, "Harbour Tickets: your bookings");

@@ -28,7 +28,7 @@ test("a person goes back and forth by keyboard, and sees what was done where", {
   await page.waitForTimeout(500); // news of the session do not move it
   await caption("click <a> Sign in");
   const [box, picture] = [await view().locator(".box").boundingBox(), await view().locator("img").boundingBox()];
-  assert.ok(Math.abs((box.x - picture.x) / picture.width - 1040 / 1280) < 0.02, "the box is where the element was");
+  assert.ok(Math.abs((box.x - picture.x) / picture.width - 1166 / 1280) < 0.02, "the box is where the element was");
   assert.ok(Math.abs(picture.width / picture.height - 1.6) < 0.02, "the picture keeps its shape");
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowRight");

@@ -42,6 +42,34 @@ async function openFile(page, name) {
   await page.getByRole("treeitem", { name }).first().click();
 }
 
+const browserPanel = (page) => page.locator("#panel-browser");
+
+/** picture waits until the first session's browser is seen. */
+async function picture(page, server) {
+  await browserPanel(page).locator("canvas").waitFor();
+  while (server.browser("s1").got.length === 0) await page.waitForTimeout(20);
+}
+
+/** hands has the agent ask for them, and takes control. */
+async function hands(page, server) {
+  await picture(page, server);
+  server.change("s1", { status: "waiting", waiting: [{ call_id: "c9", tool: "browser_ask_person", kind: "hands", reason: "", text: "Sign in to Harbour Tickets. I do not know the password.", options: null }] });
+  await browserPanel(page).getByRole("button", { name: "Take control" }).first().click();
+  await browserPanel(page).getByText("You have control", { exact: true }).waitFor();
+}
+
+const node = (depth, role, name = "", more = {}) => ({ depth, role, name, ...more });
+const outline = {
+  tab: { number: 1, target: "T1", url: "https://tickets.example/sign-in", title: "Harbour Tickets: sign in", active: true, loading: false, crashed: false },
+  cut: false,
+  nodes: [
+    node(0, "RootWebArea", "Harbour Tickets: sign in"), node(1, "banner"), node(2, "text", "Harbour Tickets"), node(2, "text", "Ferries"), node(2, "text", "Timetable"),
+    node(1, "main"), node(2, "heading", "Your bookings are one step away.", { level: 1 }), node(2, "text", "Sign in to see your tickets, change a crossing or ask for a refund."),
+    node(2, "list"), node(3, "listitem", "Kiel – Oslo, tomorrow, 14:00, from 89 €"), node(3, "listitem", "Rostock – Gedser, every two hours, from 24 €"),
+    node(2, "form"), node(3, "heading", "Sign in", { level: 2 }), node(3, "textbox", "E-mail", { value: "kim@example.com" }), node(3, "textbox", "Password", { states: ["protected"] }), node(3, "button", "Continue"),
+  ],
+};
+
 /** card scrolls the timeline to a text in it. */
 const card = (text) => async (page) => {
   await page.getByRole("log").getByText(text).first().evaluate((e) => (e.closest("article") ?? e).scrollIntoView({ block: "start" }));
@@ -182,6 +210,35 @@ const views = {
       await form(page).getByRole("status", { name: "Pull of the image" }).scrollIntoViewIfNeeded();
     },
   },
+  "browser": {
+    at: "/s/s1/browser",
+    ready: async (page, server) => {
+      await picture(page, server);
+      server.browser("s1").tell({}, { kind: "download", text: "ticket-4711.pdf was downloaded (81 kB)" });
+      await browserPanel(page).locator(".news").waitFor();
+    },
+  },
+  "browser-control": { at: "/s/s1/browser", ready: hands },
+  "browser-dialog": {
+    at: "/s/s1/browser",
+    ready: async (page, server) => {
+      await picture(page, server);
+      server.browser("s1").tell({ dialog: { kind: "prompt", text: "Your booking number?", default: "4711", url: "https://tickets.example/", opened: stamp(), until: stamp(now() + 9_000) } });
+      await browserPanel(page).getByRole("dialog").waitFor();
+    },
+  },
+  "browser-text": {
+    at: "/s/s1/browser",
+    ready: async (page, server) => {
+      await page.route("**/browser/outline", (route) => route.fulfill({ json: outline }));
+      await picture(page, server);
+      await browserPanel(page).getByRole("radio", { name: "Text" }).click();
+      await page.getByRole("searchbox", { name: "Search the page's text" }).fill("sign in");
+      await page.getByText("1 of 3").waitFor();
+    },
+  },
+  "browser-recording": { at: "/s/s1/browser?moment=b1", ready: (page) => page.getByRole("region", { name: "Recording", exact: true }).locator("img").waitFor() },
+  "browser-stopped": { at: "/s/s2/browser", ready: (page) => page.getByText("The browser is not running").waitFor() },
   "allocating": { at: "/s/s6/container", ready: (page) => page.getByText("3 of 8 layers").first().waitFor() },
   "failed": {
     at: "/s/s6/container",
