@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -161,12 +162,19 @@ func TestServedImage_open(t *testing.T) {
 	}
 	// And when it is done behind our back.
 	dockerDo(t, "restart", "-t", "1", c)
-	deadline := time.Now().Add(20 * time.Second)
-	for r = s.bash(id, "hostname"); r.Text != c[:12] && time.Now().Before(deadline); r = s.bash(id, "hostname") {
-	}
-	if r.Text != c[:12] {
-		t.Errorf("after a restart by hand: %+v", r)
-	}
+	// Until the engine has told of its start it counts as stopped, or is asked at
+	// the port that it had.
+	until(t, 20*time.Second, func() error {
+		var r httpapi.ToolResponse
+		err := s.call(t.Context(), "POST", "/sessions/"+id+"/tools", httpapi.ToolRequest{Tool: "Bash", Input: []byte(`{"command":"hostname"}`)}, &r)
+		if err == nil && r.Text != c[:12] {
+			err = fmt.Errorf("a command says %+v", r)
+		}
+		if err != nil {
+			return fmt.Errorf("after a restart by hand: %w", err)
+		}
+		return nil
+	})
 
 	s.kill()
 	s = start(t, s.data)
