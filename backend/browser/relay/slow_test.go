@@ -228,6 +228,16 @@ func TestRelay_slowViewers(t *testing.T) {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
 
+	// A frame that is still on its way would be a new one to who resumes.
+	s.mu.Lock()
+	sent := uint64(s.sent)
+	s.mu.Unlock()
+	for limit := time.Now().Add(20 * time.Second); r.Stats().Frames < sent; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("%d frames were sent, and %d came", sent, r.Stats().Frames)
+		}
+	}
+
 	// Who resumes gets the state, whole and newest, then the newest frame, and no
 	// backlog.
 	var state *relay.State
