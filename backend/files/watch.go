@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -39,11 +40,13 @@ func (e *Engine) Watch(ctx context.Context, dirs []string, changed func(dirs []s
 		if err != nil {
 			return err
 		}
-		d := &watched{path: filepath.Clean(path)}
-		if _, err := w.look(d); err != nil {
+		w.at[dir] = &watched{path: filepath.Clean(path)}
+	}
+	w.order = slices.SortedFunc(maps.Keys(w.at), func(a, b string) int { return strings.Compare(w.at[a].path, w.at[b].path) })
+	for _, dir := range w.order {
+		if _, err := w.look(w.at[dir]); err != nil {
 			return err
 		}
-		w.at[dir] = d
 	}
 	report := slices.Sorted(maps.Keys(w.at))
 	for ctx.Err() == nil {
@@ -82,6 +85,11 @@ type watch struct {
 	engine  *Engine
 	notices *notices
 	at      map[string]*watched // by the path as it was given
+
+	// order has the keys of at, parents first: a directory that is made while they
+	// are looked at is then either there when its turn comes, or its parent, which
+	// is watched by then, tells of it.
+	order []string
 }
 
 // watched is one directory of a watch.
@@ -148,7 +156,8 @@ func (w *watch) take(n notice) ([]string, error) {
 			d.info = nil // what is there now may have its number, and is not watched
 		}
 	}
-	for path, d := range w.at {
+	for _, path := range w.order {
+		d := w.at[path]
 		if n.all {
 			report[path] = true
 		}
