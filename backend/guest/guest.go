@@ -50,6 +50,7 @@ type Guest struct {
 	listener *listener
 	lock     *os.File
 	slot     net.Listener // claims the groups of an adopted guest
+	keeper   *keeper
 	journal  *journal.Journal
 	table    *process.Table
 	calls    *calls
@@ -93,21 +94,14 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The files of a process that is not dumpable belong to uid 0, and so to the
-	// commands of a workspace of root; those of a user of its own are the guest's.
-	dumpable := uintptr(0)
-	if alone {
-		dumpable = 1
-		ownUser.Store(true)
-	}
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, dumpable, 0, 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("hide the guest's memory: %w", err)
 	}
 	if g.lock, err = takeLock(cfg.LockFile); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { g.lock.Close() })
-	if g.journal, err = journal.Open(cfg.StateDir, raise); err != nil {
+	if g.journal, err = journal.Open(cfg.StateDir, g.asGuest); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { g.journal.Close() })
@@ -136,8 +130,20 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if g.keeper, err = newKeeper(); err != nil {
+		return nil, err
+	}
+	undo = append(undo, g.keeper.close)
+	if alone {
+		// The files of a process that is not dumpable belong to uid 0, and so to the
+		// commands of a workspace of root; those of a user of its own are the guest's.
+		// Each change of ids would undo it: from here on there is none.
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("keep the guest's files in /proc: %w", err)
+		}
+	}
 	if !cfg.Adopted {
-		makeHome(u.home)
+		g.makeHome(u.home)
 	}
 
 	g.table, err = process.New(process.Options{
@@ -171,11 +177,11 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 // makeHome makes the directory of HOME when it is not there: by the user, or,
 // where the user may not, by the guest for everybody, since it cannot give it
 // away. Programs cope with none, so a failure is no reason to stop.
-func makeHome(home string) {
+func (g *Guest) makeHome(home string) {
 	if home == "" || isDir(home) || os.MkdirAll(home, 0o700) == nil {
 		return
 	}
-	raise(func() {
+	g.asGuest(func() {
 		if os.MkdirAll(home, 0o755) == nil {
 			_ = os.Chmod(home, 0o777|os.ModeSticky)
 		}
@@ -275,12 +281,13 @@ func (g *Guest) close(ctx context.Context, server *http.Server) error {
 	g.listener.Close()
 	g.table.Close()
 	if g.cfg.Socket != "" {
-		raise(func() { os.Remove(g.cfg.Socket) })
+		g.asGuest(func() { os.Remove(g.cfg.Socket) })
 	}
 	if g.slot != nil {
 		g.slot.Close()
 	}
 	err := g.journal.Close()
+	g.keeper.close()
 	if g.lock != nil {
 		err = errors.Join(err, g.lock.Close())
 	}

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -26,8 +25,8 @@ const fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWN
 
 // lower gives every thread of this process the user's rights over files and
 // takes every capability out of effect, so that whatever goroutine a file
-// operation runs on it can do what a command could do, and no more. raise gives
-// a thread the guest's own rights back for a moment.
+// operation runs on it can do what a command could do, and no more. The guest's own
+// rights are a keeper's.
 func lower(u user, keepFileCaps bool) (warning string, err error) {
 	_, permitted, err := process.Capabilities()
 	if err != nil {
@@ -61,7 +60,6 @@ func lower(u user, keepFileCaps bool) (warning string, err error) {
 		if err := setAllCapabilities(keep, permitted); err != nil {
 			return fmt.Errorf("lower capabilities: %w", err)
 		}
-		stayDumpable()
 		return nil
 	}()
 	if errors.Is(err, syscall.ENOTSUP) && u.uid == os.Geteuid() && u.gid == os.Getegid() {
@@ -79,46 +77,6 @@ func fsIDs() (uid, gid int) {
 	u, _ := unix.SetfsuidRetUid(-1)
 	g, _ := unix.SetfsgidRetGid(-1)
 	return u, g
-}
-
-// ownUser says that this process has a user that nobody else in the sandbox is.
-var ownUser atomic.Bool
-
-// setFSIDs changes whose rights over files the calling thread has.
-func setFSIDs(uid, gid int) {
-	_ = unix.Setfsgid(gid)
-	stayDumpable()
-	_ = unix.Setfsuid(uid)
-	stayDumpable()
-}
-
-// stayDumpable undoes what a change of ids does: it makes the whole process
-// undumpable, and so its files in /proc uid 0's, whom commands may be.
-func stayDumpable() {
-	if ownUser.Load() {
-		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	}
-}
-
-// raise runs f on a thread that has the guest's own rights. It is for the guest's
-// own files: see empower.
-func raise(f func()) {
-	empower(func() {
-		uid, gid := fsIDs()
-		setFSIDs(os.Geteuid(), os.Getegid())
-		if _, permitted, err := process.Capabilities(); err == nil { // the change can have taken some out of effect
-			_ = process.SetCapabilities(permitted, permitted)
-		}
-		defer func() {
-			// With the capabilities still raised: leaving fsuid 0 needs none, going
-			// back to another one needs SETUID.
-			setFSIDs(uid, gid)
-			if u, g := fsIDs(); u != uid || g != gid {
-				panic("guest: a thread kept ids that it must not have")
-			}
-		}()
-		f()
-	})
 }
 
 // empower runs f on a thread that has all capabilities of the guest and the

@@ -76,6 +76,7 @@ func startPodman(t *testing.T) string {
 			service.Process.Kill()
 			<-ended
 		}
+		waitForUsers(t, dir)
 		mounts, err := os.ReadFile("/proc/self/mounts")
 		if err != nil {
 			t.Error(err)
@@ -116,6 +117,34 @@ func startPodman(t *testing.T) string {
 			fail(err)
 		case <-late:
 			fail(err)
+		}
+	}
+}
+
+// waitForUsers returns when no process names dir any more: what cleans up after a
+// container is started by its monitor, outlives the service and mounts the storage.
+func waitForUsers(t *testing.T, dir string) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		users := slices.DeleteFunc(files, func(file string) bool {
+			line, err := os.ReadFile(file) // no error but that it has ended
+			return err != nil || !strings.Contains(string(line), dir)
+		})
+		if len(users) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Errorf("%s still use %s", users, dir)
+			return
 		}
 	}
 }
