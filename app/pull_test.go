@@ -70,6 +70,7 @@ func TestPull_twoSessions(t *testing.T) {
 	if v := s.show(one); v.Step != p.Step || v.Sandbox == nil || v.Sandbox.Value != sandbox.StateAllocating {
 		t.Errorf("meanwhile the session is %+v, with step %q", v.Sandbox, v.Step)
 	}
+	s.post(one, "reprovision", nil) // asked for again while it is made: nothing that a stop leaves to do
 	s.post(one, "interrupt", nil)
 	if v := s.awaitState(one, soon, sandbox.StateFailed); v.Sandbox.Cause != "stopped before it was ready" || v.Progress != nil {
 		t.Errorf("once stopped it is %+v, %+v", v.Sandbox, v.Progress)
@@ -79,6 +80,9 @@ func TestPull_twoSessions(t *testing.T) {
 	s.awaitNoProgress(two)
 	if _, layers := registry.Asked(); layers != 1 {
 		t.Errorf("the layer was asked for %d times", layers)
+	}
+	if v := s.show(one); v.Sandbox == nil || v.Sandbox.Value != sandbox.StateFailed {
+		t.Errorf("the one that was stopped is %+v in the end", v.Sandbox)
 	}
 	registry.Refuse(503) // the image is there: nobody is asked
 	s.post(one, "reprovision", nil)

@@ -32,6 +32,9 @@ func (s *Service) Reprovision(ctx context.Context, id string) error {
 				return err
 			}
 		}
+		s.mu.Lock()
+		s.driverOf(v.ID).parked = false
+		s.mu.Unlock()
 		s.wake(v.ID)
 		return nil
 	}

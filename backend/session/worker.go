@@ -27,6 +27,7 @@ type driver struct {
 	uproot     context.CancelCauseFunc // of the re-provision under way
 	stop       error                   // asked for between two steps
 	browsing   chan struct{}           // of capacity one: held by the subtask whose turn it is with the browser
+	parked     bool                    // its sandbox could not be made, and nobody has asked for it since
 	step       *sandbox.Step           // of an allocation under way, else nil; never written to
 }
 
@@ -130,7 +131,7 @@ func (s *Service) advance(ctx context.Context, d *driver) error {
 	if j.State().Status == task.StatusEnded {
 		return s.release(context.WithoutCancel(ctx), d.root, lifetimeRemove)
 	}
-	if err := s.bind(ctx, d, j); err != nil {
+	if err := s.bind(ctx, d, j); err != nil || j.State().Bound == nil {
 		return err
 	}
 	if err := s.finishPersonCalls(ctx, j); err != nil {
@@ -194,7 +195,8 @@ func (s *Service) takeUp(ctx context.Context, d *driver) (*journal, error) {
 }
 
 // bind gives a task that has never had one its sandbox. A task that has had one
-// is never given another without the user's word.
+// is never given another without the user's word, nor is one whose making failed
+// or was stopped: whoever had woken the worker before did not know of that.
 func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 	st := j.State()
 	if st.Bound != nil {
@@ -204,16 +206,22 @@ func (s *Service) bind(ctx context.Context, d *driver, j *journal) error {
 	if spec.Wall == sandbox.WallLocal {
 		return j.Append(ctx, &task.TaskHostBound{HostID: s.o.Host, WorkspaceDir: st.Created.Workspace, Wall: spec.Wall, ByPolicy: st.Created.ByPolicy})
 	}
+	s.mu.Lock()
+	parked := d.parked
+	s.mu.Unlock()
+	if parked && st.Status != task.StatusRunning {
+		return nil
+	}
 	b, err := s.o.Lifetime.Allocate(ctx, d.root, spec, s.stepReporter(d))
 	s.endSteps(d)
 	if err != nil {
-		return s.parkUnbound(ctx, j, err)
+		return s.parkUnbound(ctx, d, j, err)
 	}
 	return j.Append(context.WithoutCancel(ctx), s.bound(st, b, false))
 }
 
 // parkUnbound records that a task could not get its sandbox.
-func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) error {
+func (s *Service) parkUnbound(ctx context.Context, d *driver, j *journal, cause error) error {
 	if end := context.Cause(ctx); errors.Is(end, agent.ErrShutdown) || errors.Is(end, execenv.ErrLeave) {
 		return cause // the next start goes on with it
 	}
@@ -225,10 +233,19 @@ func (s *Service) parkUnbound(ctx context.Context, j *journal, cause error) erro
 		suspended.Reason, suspended.Detail = task.Interrupted, "stopped before the sandbox was ready"
 		payloads = []task.Payload{&task.TurnInterrupted{Cause: "stop"}, suspended}
 	}
+	s.park(d, true) // first: whoever reads that it failed may ask again
 	if err := j.Append(ctx, payloads...); err != nil {
+		s.park(d, false)
 		return err
 	}
 	return cause
+}
+
+// park notes whether a task waits for somebody to ask for its sandbox.
+func (s *Service) park(d *driver, parked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.parked = parked
 }
 
 // turn is what the tasks of one turn of a session are driven with: its own, and
