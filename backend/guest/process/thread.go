@@ -82,7 +82,7 @@ func prepareThread(o Options, state *spawnerState) {
 		// Without the filter the kernel knows no such flags.
 		err := unix.Unshare(apart)
 		if state.apart = err == nil; err != nil {
-			state.warn("at each start of a command the guest's files in /proc are uid 0's for a moment: %v", err)
+			state.warn("from the first command on the guest's files in /proc are uid 0's: %v", err)
 		}
 	}
 }
