@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -146,10 +148,7 @@ func (m *marks) keyOf(pid int, status []byte) (uint64, bool) {
 	case wire.TagGroup:
 		return groupOf(status)
 	}
-	env, err := os.ReadFile(procPath(pid, "environ"))
-	if err != nil {
-		return 0, false
-	}
+	env := environ(pid)
 	_, value, ok := bytes.Cut(append([]byte{0}, env...), []byte("\x00"+tagVariable))
 	if !ok {
 		return 0, false
@@ -157,6 +156,42 @@ func (m *marks) keyOf(pid int, status []byte) (uint64, bool) {
 	value, _, _ = bytes.Cut(value, []byte{0})
 	key, err := strconv.ParseUint(string(value), 10, 64)
 	return key, err == nil
+}
+
+// A process that becomes another program has no environment until the kernel has
+// made the new one's, which takes longer where that comes from a disk.
+const (
+	execTime  = 100 * time.Millisecond // the longest wait for that
+	execAgain = time.Millisecond
+)
+
+// environ is the environment that a process was started with.
+func environ(pid int) []byte {
+	for end := time.Now().Add(execTime); ; time.Sleep(execAgain) {
+		env, err := os.ReadFile(procPath(pid, "environ"))
+		if err != nil || len(env) > 0 || hasNone(pid) || time.Now().After(end) {
+			return env
+		}
+	}
+}
+
+// hasNone says that the environment of a process is an empty one, and not one that
+// is still to come or has come just now.
+func hasNone(pid int) bool {
+	const afterName, flags, code, start, end = 3, 9, 26, 50, 51 // as proc(5) counts the fields
+	const kernelThread = 0x00200000                             // PF_KTHREAD, which has no memory of its own
+	stat, err := os.ReadFile(procPath(pid, "stat"))
+	if err != nil {
+		return true
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= end-afterName {
+		return true
+	}
+	field := func(n int) string { return fields[n-afterName] }
+	set, _ := strconv.ParseUint(field(flags), 10, 64)
+	// The kernel notes where the code is after it has made the environment.
+	return set&kernelThread != 0 || field(code) != "0" && field(start) == field(end)
 }
 
 // groupOf finds the tag group in the text of /proc/PID/status.
