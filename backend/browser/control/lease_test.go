@@ -305,6 +305,8 @@ func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 		l.GiveBack("ann")
 		l.Take("ann", time.Minute)
 		person("e")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
 		is("")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
