@@ -30,7 +30,7 @@ func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
 		if c.tab, err = a.tabs.Find(shot.Tab); err != nil {
 			return Picture{}, err
 		}
-		if err := a.tabs.Activate(ctx, c.tab); err != nil {
+		if err := a.tabs.Activate(token.Do, c.tab); err != nil {
 			return Picture{}, err
 		}
 	}

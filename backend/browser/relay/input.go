@@ -369,11 +369,11 @@ func (v *Viewer) Do(ctx context.Context, cmd Command) error {
 	case Reload:
 		_, err = tab.Reload(ctx, gate)
 	case Switch:
-		err = b.Activate(ctx, tab)
+		err = b.Activate(gate, tab)
 	case Close:
-		err = b.CloseTab(ctx, tab)
+		err = b.CloseTab(ctx, gate, tab)
 	case Open:
-		_, err = b.Open(ctx)
+		_, err = b.Open(ctx, gate)
 	case Answer:
 		err = tab.Answer(cmd.Accept, cmd.Text)
 	default:
