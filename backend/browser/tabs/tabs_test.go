@@ -103,7 +103,7 @@ func run(t *testing.T, tab *tabs.Tab, script string) {
 	t.Helper()
 	yes := true
 	tab.Acted()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := cdp.Call(ctx, tab.Session(), runtime.Evaluate, runtime.EvaluateParams{Expression: script, UserGesture: &yes}); err != nil {
 		t.Fatalf("%s: %v", script, err)
