@@ -217,8 +217,15 @@ func TestBrowser_comesBackAfterACrash(t *testing.T) {
 	}
 }
 
-// popUpsWait is about a client that wants to see a new tab before it has begun,
-// as the guest does too.
+// Where nothing leaves by a relay the browser has no script of ours in its pages; what
+// it does for those whom nobody looks at it does all the same.
+func TestBrowser_withoutARelay(t *testing.T) {
+	needChromium(t)
+	c := newPlace(t, asInDocker).start()
+	dialogThatNobodySees(t, c)
+	keepsATab(t, c)
+}
+
 func TestBrowser_profileOfADeadOneIsFreed(t *testing.T) {
 	needChromium(t)
 	p := newPlace(t, asInDocker)
@@ -303,7 +310,7 @@ func TestBrowser_thatDoesNotStart(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(program), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 1000 &\necho a library is missing >&2\nexit 3\n"), 0o755); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 1487 &\necho a library is missing >&2\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	c := p.start()
@@ -314,7 +321,7 @@ func TestBrowser_thatDoesNotStart(t *testing.T) {
 	if s, _ := c.BrowserStatus(t.Context()); !strings.Contains(s.Error, "a library is missing") {
 		t.Errorf("status: %+v", s)
 	}
-	if o := sh(t, c, "pgrep -f 'slee[p] 1000'"); o.ExitCode == 0 {
+	if o := sh(t, c, "pgrep -f 'slee[p] 1487'"); o.ExitCode == 0 {
 		t.Errorf("left of it: %s", text(o.Stdout))
 	}
 }

@@ -79,6 +79,8 @@ func clientsAreApart(t *testing.T, c *client.Client) {
 	}
 }
 
+// popUpsWait is about a client that wants to see a new tab before it has begun,
+// as the guest does too.
 func popUpsWait(t *testing.T, c *client.Client) {
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -259,19 +261,40 @@ func downloadsWhereItSays(t *testing.T, c *client.Client) {
 	load(d)
 }
 
+// dialogThatNobodySees is about dialogs that nobody can answer who was told of them:
+// none was, or none is there any more. Whoever comes is not held up by them.
 func dialogThatNobodySees(t *testing.T, c *client.Client) {
-	d := openCDP(t, c)
-	session := d.page()
-	d.send(session, "Runtime.evaluate", `{"expression":"setTimeout(() => { window.answer = 'asked ' + confirm('sure?') }, 100)"}`)
-	if err := d.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Error(err)
+	ask := func(d *cdp, session, name string) {
+		d.send(session, "Runtime.evaluate", fmt.Sprintf(`{"expression":"setTimeout(() => { window.%s = 'asked ' + confirm('sure?') }, 100)"}`, name))
 	}
-	d = openCDP(t, c)
-	session = d.page()
-	eventually(t, func() error {
-		if got := d.eval(session, "String(window.answer)"); got != "asked false" {
-			return errors.New(got)
+	leave := func(d *cdp) {
+		if err := d.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+			t.Error(err)
 		}
-		return nil
-	})
+	}
+	dismissed := func(d *cdp, session, name string) {
+		eventually(t, func() error {
+			if got := d.eval(session, "String(window."+name+")"); got != "asked false" {
+				return errors.New(got)
+			}
+			return nil
+		})
+	}
+	d := openCDP(t, c)
+	ask(d, d.page(), "unseen")
+	leave(d)
+	d = openCDP(t, c)
+	session := d.page()
+	dismissed(d, session, "unseen")
+
+	d.call(session, "Page.enable", "{}", nil)
+	ask(d, session, "left")
+	d.event("Page.javascriptDialogOpening", func(m cdpMessage) bool { return m.Session == session })
+	next := openCDP(t, c)
+	session = next.page()
+	enabled := next.send(session, "Page.enable", "{}") // as one that comes back does before the old one has gone
+	leave(d)
+	for next.read().ID != enabled {
+	}
+	dismissed(next, session, "left")
 }

@@ -13,6 +13,10 @@ const (
 	slack                       = 1.2 // a picture that is larger by no more stays as it is
 )
 
+// maxPixels bounds a picture that is decoded: a few bytes can say that they are a
+// huge one, and a sandbox can have any program for a browser.
+const maxPixels = 16 << 20
+
 // fit makes a picture that others look at in large no larger than is kept. What
 // it cannot read it leaves as it is.
 func fit(picture []byte) []byte {
@@ -24,9 +28,8 @@ func fit(picture []byte) []byte {
 	if scale*slack >= 1 {
 		return picture
 	}
-	whole, err := jpeg.Decode(bytes.NewReader(picture))
-	src, ok := whole.(*image.YCbCr) // as browsers write them
-	if err != nil || !ok {
+	src := read(picture)
+	if src == nil {
 		return picture
 	}
 	w, h := max(1, int(float64(head.Width)*scale)), max(1, int(float64(head.Height)*scale))
@@ -41,6 +44,20 @@ func fit(picture []byte) []byte {
 		return picture
 	}
 	return out.Bytes()
+}
+
+// read decodes a picture of a browser; nil for what cannot be read, or is too large.
+func read(picture []byte) *image.YCbCr {
+	head, err := jpeg.DecodeConfig(bytes.NewReader(picture))
+	if err != nil || head.Width*head.Height > maxPixels {
+		return nil
+	}
+	whole, err := jpeg.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return nil
+	}
+	src, _ := whole.(*image.YCbCr) // as browsers write them
+	return src
 }
 
 // chroma is the size of the colour planes of a picture.
@@ -112,9 +129,8 @@ func alike(a, b []byte) bool {
 
 // sketch is the brightness of a picture, small; nil for what cannot be read.
 func sketch(picture []byte) *image.Gray {
-	whole, err := jpeg.Decode(bytes.NewReader(picture))
-	src, ok := whole.(*image.YCbCr)
-	if err != nil || !ok || src.Rect.Empty() {
+	src := read(picture)
+	if src == nil || src.Rect.Empty() {
 		return nil
 	}
 	w, h := src.Rect.Dx(), src.Rect.Dy()

@@ -42,7 +42,7 @@ type recorder struct {
 	masked bool          // a person has control, or the agent has yet to look
 	over   time.Time     // since when that is over
 	since  time.Time     // from when on pictures that come may be kept
-	behind time.Duration // how far the browser's clock is, and a picture's way here at least
+	behind time.Duration // how far the browser's clock is, and a picture's way here at least: of all that came
 }
 
 // run records until that is not wanted any more, the view ends, or life does. It
@@ -68,6 +68,8 @@ func (r *recorder) run(life context.Context) bool {
 			return true
 		case m.State != nil:
 			r.state = *m.State
+		case m.Frame != nil && !m.Frame.Shot:
+			r.behind = min(r.behind, m.Frame.At.Sub(m.Frame.Shown))
 		}
 		switch r.sight() {
 		case shut:
@@ -127,7 +129,6 @@ func (r *recorder) sight() sight {
 func (r *recorder) take(v *relay.Viewer, f *relay.Frame) time.Duration {
 	painted := f.Shown
 	if !f.Shot { // by the browser's clock
-		r.behind = min(r.behind, f.At.Sub(f.Shown))
 		painted = painted.Add(r.behind)
 	}
 	if !f.At.After(r.since) || !painted.After(r.over) {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -339,6 +340,35 @@ func TestFit(t *testing.T) {
 	}
 	if got := fit([]byte("none")); string(got) != "none" {
 		t.Error("what is no picture was changed")
+	}
+}
+
+// A picture of a few bytes can say that it is a huge one.
+func TestPicture_thatSaysItIsHuge(t *testing.T) {
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, image.NewRGBA(image.Rect(0, 0, 16, 16)), nil); err != nil {
+		t.Fatal(err)
+	}
+	bomb := b.Bytes()
+	at := bytes.Index(bomb, []byte{0xff, 0xc0}) // then its length, its depth, its height and its width
+	if at < 0 {
+		t.Fatal("no size in the picture")
+	}
+	copy(bomb[at+5:], []byte{0xff, 0xdc, 0xff, 0xdc})
+	if head, err := jpeg.DecodeConfig(bytes.NewReader(bomb)); err != nil || head.Width != 0xffdc || head.Height != 0xffdc {
+		t.Fatalf("it says %+v, %v", head, err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got := fit(bomb); !bytes.Equal(got, bomb) {
+		t.Error("it was changed")
+	}
+	if alike(bomb, bomb) {
+		t.Error("it was looked at")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+		t.Errorf("%d bytes of memory for %d", n, len(bomb))
 	}
 }
 

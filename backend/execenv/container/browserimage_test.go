@@ -32,7 +32,11 @@ func browserImage(t *testing.T) string {
 	t.Helper()
 	binary, err := os.Stat("/usr/lib/chromium/chromium")
 	if err != nil {
-		t.Skip("the image is made of Debian's Chromium, and this machine has another one:", err)
+		const other = "the image is made of Debian's Chromium, and this machine has another one:"
+		if required("chromium") {
+			t.Fatal(other, err)
+		}
+		t.Skip(other, err)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "2 %d %v", binary.Size(), binary.ModTime()))
 	tag := hex.EncodeToString(sum[:6])

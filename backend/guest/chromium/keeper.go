@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // onLine makes pages see that there is a way out. Chromium looks for a network
@@ -19,8 +20,15 @@ type keeper struct {
 	downloads string
 	online    bool // pages have to be told
 
-	last  int64
-	pages map[string]bool // sessions of tabs
+	last    int64
+	pages   map[string]bool   // sessions of tabs
+	dialogs map[string]dialog // that are open, by their tab's session
+}
+
+// dialog is one that waits for an answer.
+type dialog struct {
+	accept bool      // what it is answered where nobody else does
+	told   []*Client // those who were told when it opened; whoever comes later is not
 }
 
 type event struct {
@@ -35,7 +43,7 @@ type event struct {
 }
 
 func newKeeper(c *Client, downloads string, online bool) *keeper {
-	return &keeper{c: c, downloads: downloads, online: online, pages: map[string]bool{}}
+	return &keeper{c: c, downloads: downloads, online: online, pages: map[string]bool{}, dialogs: map[string]dialog{}}
 }
 
 // begin sets the browser up and returns its version.
@@ -50,7 +58,7 @@ func (k *keeper) begin(ctx context.Context) (version string, err error) {
 	if err := json.Unmarshal(result, &v); err != nil {
 		return "", fmt.Errorf("read the browser's version: %w", err)
 	}
-	_, err = k.call(ctx, "Target.setAutoAttach", attachTo("page", k.online))
+	_, err = k.call(ctx, "Target.setAutoAttach", attachTo("page", true))
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +116,7 @@ func (k *keeper) run(ctx context.Context) error {
 			err = k.handle(ctx, e)
 		case <-k.c.m.left:
 			// A client that had set it took the setting with it.
-			err = k.send(ctx, "", "Browser.setDownloadBehavior", k.keepDownloads())
+			err = errors.Join(k.send(ctx, "", "Browser.setDownloadBehavior", k.keepDownloads()), k.answer(ctx))
 		case err = <-ended:
 			return err
 		}
@@ -171,6 +179,7 @@ func (k *keeper) handle(ctx context.Context, e event) error {
 		return k.attached(ctx, e)
 	case "Target.detachedFromTarget":
 		session := sessionIn(e.Params)
+		delete(k.dialogs, session)
 		if !k.pages[session] {
 			return nil
 		}
@@ -179,7 +188,9 @@ func (k *keeper) handle(ctx context.Context, e event) error {
 		}
 		return k.send(ctx, "", "Target.createTarget", map[string]string{"url": blankPage})
 	case "Page.javascriptDialogOpening":
-		return k.answer(ctx, e)
+		return k.opened(ctx, e)
+	case "Page.javascriptDialogClosed":
+		delete(k.dialogs, e.SessionID)
 	}
 	return nil
 }
@@ -199,9 +210,12 @@ func (k *keeper) attached(ctx context.Context, e event) error {
 		k.pages[p.SessionID] = true
 	}
 	none := struct{}{}
+	// Without it dialogs are not told, and scripts are kept and not run.
+	if err := k.send(ctx, p.SessionID, "Page.enable", none); err != nil {
+		return err
+	}
 	if k.online {
 		err := errors.Join(
-			k.send(ctx, p.SessionID, "Page.enable", none), // without it scripts are kept and not run
 			k.send(ctx, p.SessionID, "Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": onLine, "runImmediately": true}),
 			k.send(ctx, p.SessionID, "Target.setAutoAttach", attachTo("iframe", true)), // frames of another site
 		)
@@ -215,18 +229,33 @@ func (k *keeper) attached(ctx context.Context, e event) error {
 	return nil
 }
 
-// answer closes a dialog that nobody else was told of. It would hold its tab up
-// until the end, since a client that comes later is not told either.
-func (k *keeper) answer(ctx context.Context, e event) error {
-	if k.c.m.isWatched(k.c, e.SessionID) {
-		return nil
-	}
+// opened takes a dialog that has opened.
+func (k *keeper) opened(ctx context.Context, e event) error {
 	var p struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(e.Params, &p); err != nil {
 		return fmt.Errorf("read of a dialog: %w", err)
 	}
-	accept := p.Type == "alert" || p.Type == "beforeunload"
-	return k.send(ctx, e.SessionID, "Page.handleJavaScriptDialog", map[string]bool{"accept": accept})
+	k.dialogs[e.SessionID] = dialog{
+		accept: p.Type == "alert" || p.Type == "beforeunload",
+		told:   k.c.m.watchers(k.c, e.SessionID),
+	}
+	return k.answer(ctx)
+}
+
+// answer closes the dialogs that nobody is there for who was told of them. They
+// would hold their tabs up until the end, since a client that comes later is not
+// told.
+func (k *keeper) answer(ctx context.Context) error {
+	for session, d := range k.dialogs {
+		if slices.ContainsFunc(d.told, k.c.m.has) {
+			continue
+		}
+		delete(k.dialogs, session)
+		if err := k.send(ctx, session, "Page.handleJavaScriptDialog", map[string]bool{"accept": d.accept}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

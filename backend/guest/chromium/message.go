@@ -20,7 +20,7 @@ type message struct {
 var (
 	errNotJSON  = errors.New("the message is not a JSON object")
 	errTwice    = errors.New("the message names its id or sessionId twice")
-	errNotPlain = errors.New("the message has a sessionId or method that is not a plain string")
+	errNotPlain = errors.New("the message has a name, sessionId or method that is not a plain string")
 )
 
 // parse takes a message apart. It finds the borders of members and does not
@@ -43,7 +43,10 @@ func parse(text []byte) (m message, err error) {
 		if after < 0 {
 			return m, errNotJSON
 		}
-		name := text[i+1 : after-1]
+		name, ok := plain(text[i:after])
+		if !ok { // the browser would read "session\u0049d" as what it says
+			return m, errNotPlain
+		}
 		if i = skipSpace(text, after); i == len(text) || text[i] != ':' {
 			return m, errNotJSON
 		}
@@ -52,7 +55,7 @@ func parse(text []byte) (m message, err error) {
 		if end < 0 {
 			return m, errNotJSON
 		}
-		if err := m.member(string(name), text[start:end], text[i:end]); err != nil {
+		if err := m.member(name, text[start:end], text[i:end]); err != nil {
 			return m, err
 		}
 		if i = skipSpace(text, end); i == len(text) {

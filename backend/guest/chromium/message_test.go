@@ -35,6 +35,7 @@ func TestParse_refuses(t *testing.T) {
 	for _, in := range []string{
 		"", "1", "[]", `"x"`, "{", `{"id"`, `{"id":`, `{"id":1`, `{"id":1,}`, `{"id":1}x`, `{"a":"b}`, `{"a":[}`, `{id:1}`,
 		`{"id":1,"id":2}`, `{"sessionId":"a","sessionId":"b"}`, `{"sessionId":3}`, `{"sessionId":"a\u0041"}`, `{"method":null}`,
+		`{"id":1,"session\u0049d":"a"}`, `{"id":1,"m\u0065thod":"A.b"}`,
 	} {
 		if m, err := parse([]byte(in)); err == nil {
 			t.Errorf("parse(%q) = %+v", in, m)

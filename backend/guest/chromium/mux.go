@@ -361,21 +361,29 @@ func (m *mux) owns(c *Client, session, method string) bool {
 	return true
 }
 
-// isWatched says whether a client other than c is told of the dialogs of what
-// the session is attached to.
-func (m *mux) isWatched(c *Client, session string) bool {
+// watchers are the clients other than c that are told of the dialogs of what the
+// session is attached to.
+func (m *mux) watchers(c *Client, session string) (all []*Client) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	own := m.sessions[session]
 	if own == nil {
-		return true // it has closed
+		return nil // it has closed
 	}
 	for _, v := range m.sessions {
 		if v.client != c && v.told && v.target == own.target {
-			return true
+			all = append(all, v.client)
 		}
 	}
-	return false
+	return all
+}
+
+// has says whether a client is still there.
+func (m *mux) has(c *Client) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.clients[c]
+	return ok
 }
 
 // drop takes a client out of the count that has been ended.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -48,7 +49,8 @@ func bootstrapDebian(ctx context.Context, report func(sandbox.Step)) (io.ReadClo
 	args = append(append(args, debian, "-"), debianSources...)
 
 	lines := &packageLines{name: "making a Debian of packages", report: report}
-	cmd := exec.CommandContext(ctx, program, args...)
+	life, stop := context.WithCancel(ctx)
+	cmd := exec.CommandContext(life, program, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8")
 	cmd.Stderr = lines
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -62,20 +64,23 @@ func bootstrapDebian(ctx context.Context, report func(sandbox.Step)) (io.ReadClo
 		err = cmd.Start()
 	}
 	if err != nil {
+		stop()
 		return nil, errors.Join(fmt.Errorf("start mmdebstrap: %w", err), os.RemoveAll(dir))
 	}
-	return &bootstrapped{ctx: ctx, cmd: cmd, out: out, dir: dir, lines: lines}, nil
+	return &bootstrapped{ctx: ctx, stop: stop, cmd: cmd, out: out, dir: dir, lines: lines}, nil
 }
 
-// bootstrapped is a root tree that is being made.
+// bootstrapped is a root tree that is being made. Close may come while an HTTP
+// client still reads.
 type bootstrapped struct {
-	ctx   context.Context // of the program
+	ctx   context.Context // of who wants it
+	stop  context.CancelFunc
 	cmd   *exec.Cmd
 	out   io.ReadCloser
 	dir   string
 	lines *packageLines
-	ended bool
-	err   error
+	ended sync.Once
+	err   error // of its maker, once ended is done
 }
 
 // Read implements io.Reader. A tree is complete only when its maker says so.
@@ -84,7 +89,7 @@ func (b *bootstrapped) Read(buf []byte) (int, error) {
 	if err == nil || n > 0 {
 		return n, nil
 	}
-	b.end()
+	b.ended.Do(b.end)
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -93,18 +98,12 @@ func (b *bootstrapped) Read(buf []byte) (int, error) {
 
 // Close ends what still runs, and leaves nothing.
 func (b *bootstrapped) Close() error {
-	if !b.ended {
-		_ = b.cmd.Cancel()
-		b.end()
-	}
+	b.stop()
+	b.ended.Do(b.end)
 	return os.RemoveAll(b.dir)
 }
 
 func (b *bootstrapped) end() {
-	if b.ended {
-		return
-	}
-	b.ended = true
 	err := b.cmd.Wait()
 	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // what it left behind
 	switch {

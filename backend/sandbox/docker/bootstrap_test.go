@@ -72,3 +72,36 @@ func TestBootstrapDebian_failsWithItsLastWords(t *testing.T) {
 		t.Error("without mmdebstrap")
 	}
 }
+
+// An engine that breaks off leaves its client reading: that is given half a tree, and
+// never the end of one.
+func TestBootstrapDebian_closedWhileItIsRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/mmdebstrap", []byte("#!/bin/sh\necho half a tree\nexec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	t.Setenv("TMPDIR", t.TempDir())
+	tree, err := bootstrapDebian(t.Context(), func(sandbox.Step) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := make([]byte, len("half a tree\n"))
+	if _, err := io.ReadFull(tree, half); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := tree.Read(make([]byte, 10))
+		read <- err
+	}()
+	if err := tree.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-read; err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("who still reads is given %v", err)
+	}
+	if entries, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
