@@ -51,7 +51,7 @@ func TestEgress(t *testing.T) {
 	if _, err := probe.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 5*time.Second, func() error {
+	until(t, 20*time.Second, func() error {
 		if strays.Load() == 0 {
 			return errors.New("no packet by UDP arrives")
 		}

@@ -77,7 +77,7 @@ func ownNetwork(t *testing.T) *neighbour {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(other.Process.Pid)
-	until(t, 5*time.Second, func() error { // until it has left ours
+	until(t, 20*time.Second, func() error { // until it has left ours
 		if there, err := os.Readlink("/proc/" + pid + "/ns/net"); err != nil || there == own {
 			return fmt.Errorf("its network is %s (%v)", there, err)
 		}

@@ -67,7 +67,7 @@ func TestServerKilledWhileTheModelIsAwaited(t *testing.T) {
 		t.Errorf("retry %+v after the restart, want %+v", after.Retry, before.Retry)
 	}
 	s.post(id, "retry", nil)
-	awaitEvent(s, id, 10*time.Second, func(m *task.MessagesAppended) bool { return m.Messages[0].Blocks[0].Text == "at last" })
+	awaitEvent(s, id, 30*time.Second, func(m *task.MessagesAppended) bool { return m.Messages[0].Blocks[0].Text == "at last" })
 	s.awaitTurns(id, 1)
 	wantCode(t, s.call(t.Context(), "POST", "/sessions/"+id+"/retry", nil, nil), "nothing_to_retry")
 	for _, p := range s.payloads(id) {
@@ -113,11 +113,11 @@ func TestWaitForTheModelEnds(t *testing.T) {
 	}
 
 	s.post(id, "messages", httpapi.MessageRequest{Text: "again"})
-	s.awaitSession(id, 10*time.Second, "another wait", waits)
+	s.awaitSession(id, 30*time.Second, "another wait", waits)
 	begun = time.Now()
 	s.post(id, "messages", httpapi.MessageRequest{Text: "now"})
 	// The model was asked at once: it has failed again since.
-	awaitEvent(s, id, 10*time.Second, func(r *task.LLMRetryScheduled) bool { return r.At.After(begun.Add(4 * time.Minute)) })
+	awaitEvent(s, id, 30*time.Second, func(r *task.LLMRetryScheduled) bool { return r.At.After(begun.Add(4 * time.Minute)) })
 }
 
 // A fault that does not pass by itself parks the turn, for a person to set right

@@ -39,7 +39,7 @@ func TestSubtasks_shareTheSandbox(t *testing.T) {
 		awaitEvent(s, id, 20*time.Second, func(e *task.TaskSuspended) bool { return e.WakeOn == task.WakeNextGoal })
 		var told []string
 		own := map[string]int{} // calls by task
-		s.await(id, 10*time.Second, "the results", func(f httpapi.Frame) bool {
+		s.await(id, 30*time.Second, "the results", func(f httpapi.Frame) bool {
 			if f.Type != "event" {
 				return false
 			}
@@ -124,7 +124,7 @@ func TestSubtask_stop(t *testing.T) {
 		s.awaitOutput(id, "up")
 		awaitSleeps(t, naps...)
 		s.post(id, "interrupt", nil)
-		s.awaitSession(id, 10*time.Second, "the end of the turn", func(v httpapi.Session) bool { return v.Status == task.StatusIdle })
+		s.awaitSession(id, 30*time.Second, "the end of the turn", func(v httpapi.Session) bool { return v.Status == task.StatusIdle })
 		awaitGone(t, naps...)
 		var stopped []*task.TurnInterrupted
 		cancelled := false

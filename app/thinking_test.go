@@ -48,7 +48,7 @@ func TestModels_thinking(t *testing.T) {
 			})
 			ended := func(e *task.TaskSuspended) bool { return e.Reason == task.WaitingHuman }
 			awaitEvent(g, id, 60*time.Second, ended)
-			said := awaitEvent(g, id, 10*time.Second, func(e *task.MessagesAppended) bool { return e.Messages[0].Role == llm.RoleAssistant })
+			said := awaitEvent(g, id, 30*time.Second, func(e *task.MessagesAppended) bool { return e.Messages[0].Role == llm.RoleAssistant })
 			if th := said.Messages[0].Blocks[0].Thinking; th == nil || th.Text != "Only the date can tell." || th.Took <= 0 {
 				t.Errorf("the log holds %+v", said.Messages[0].Blocks)
 			}

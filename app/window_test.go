@@ -368,7 +368,7 @@ func TestDesktop_serves(t *testing.T) {
 
 // x runs a verb of xdotool.
 func x(d *display, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(d.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "xdotool", args...)
 	cmd.Env = append(os.Environ(), "DISPLAY="+d.name)

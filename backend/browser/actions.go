@@ -295,17 +295,14 @@ func (c *act) reload(ctx context.Context, _ Action) error {
 
 func (c *act) switchTab(ctx context.Context, a Action) error {
 	var t *tabs.Tab
-	err := c.lease.May()
-	if err != nil {
-		return err
-	}
+	var err error
 	if a.Op == "new" {
 		if a.URL != "" {
 			if _, err := tabs.Address(a.URL); err != nil {
 				return err
 			}
 		}
-		if t, err = c.tabs.Open(ctx); err != nil {
+		if t, err = c.tabs.Open(ctx, c.gate); err != nil {
 			return err
 		}
 		c.tab = t
@@ -321,9 +318,9 @@ func (c *act) switchTab(ctx context.Context, a Action) error {
 	}
 	switch a.Op {
 	case "switch":
-		return c.tabs.Activate(ctx, t)
+		return c.tabs.Activate(c.gate, t)
 	case "close":
-		return c.tabs.CloseTab(ctx, t)
+		return c.tabs.CloseTab(ctx, c.gate, t)
 	}
 	return fmt.Errorf("no operation %q on tabs, only list, switch, close and new: %w", a.Op, ErrWrongKind)
 }

@@ -1,7 +1,9 @@
 package browser_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"os"
@@ -353,6 +355,9 @@ func TestActions(t *testing.T) {
 	if _, err := d.agent.Do(t.Context(), browser.Action{Kind: browser.Wait, Text: "never", Timeout: 300 * time.Millisecond}); !errors.Is(err, browser.ErrTimeout) {
 		t.Errorf("waiting for nothing: %v", err)
 	}
+	if _, err := d.agent.Do(t.Context(), browser.Action{Kind: browser.Wait, At: browser.At{Selector: "a[["}}); err == nil || errors.Is(err, browser.ErrTimeout) || !strings.Contains(err.Error(), "not a valid selector") {
+		t.Errorf("waiting for what is no selector: %v", err)
+	}
 	d.click(number(t, l, "Log"))
 	wants(t, d.do(browser.Action{Kind: browser.Console}), "error: seen 42")
 	wants(t, d.click(number(t, l, "Two")), "two (")
@@ -388,6 +393,37 @@ func TestExtract(t *testing.T) {
 	}
 	wants(t, l, "# Head", "**bold**", "[a link]("+d.url+"/x)", "- one", "x = 1", "from the shade", "![a cat]", "| a | b |", "# Interactive elements\n[")
 	lacks(t, l, "script text", "not shown", "<p>")
+}
+
+// A name and a password in an address are in nothing that is told of the page, its
+// frames, links, dialogs and scripts.
+func TestNavigate_withAPassword(t *testing.T) {
+	d := newDesk(t, map[string]string{
+		"/": `<title>in</title><a href="/next">Next</a><p>Here</p><iframe src="/inner"></iframe><img src="/none.png">
+			<script>console.error("seen"); alert("hello"); setTimeout(() => { throw new Error("thrown") })</script>`,
+		"/inner": `<button>Inner</button><a href="/file">File</a>`,
+	})
+	l, err := d.agent.Navigate(d.t.Context(), strings.Replace(d.url, "http://", "http://ann:hunter2@", 1)+"/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, l, "Next", "Inner", "hello")
+	whole, err := d.agent.Extract(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := browser.ReadOutline(t.Context(), d.tabs.Current())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := d.click(number(t, l, "File"))
+	wants(t, file, "Downloaded")
+	seen := []any{l, whole, o, file, d.do(browser.Action{Kind: browser.Console}), d.do(browser.Action{Kind: browser.Downloads}), d.tabs.State(), d.tabs.Notices(0)}
+	for i, s := range seen {
+		if body, err := json.Marshal(s); err != nil || bytes.Contains(body, []byte("hunter2")) {
+			t.Errorf("the %dth has the password, or none can tell: %v, %s", i, err, body)
+		}
+	}
 }
 
 func TestStuckAndCrashed(t *testing.T) {

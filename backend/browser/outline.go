@@ -74,6 +74,9 @@ func ReadOutline(ctx context.Context, tab *tabs.Tab) (Outline, error) {
 		}
 		t := tree{nodes: map[accessibility.NodeID]*accessibility.Node{}, owners: map[cdp.BackendNodeID]cdp.FrameID{}}
 		for _, n := range got.Nodes {
+			if n == nil {
+				continue
+			}
 			t.nodes[n.NodeID] = n
 			if n.ParentID == "" && t.root == nil {
 				t.root = n
@@ -119,6 +122,7 @@ func (r *outliner) node(t tree, n *accessibility.Node, depth int, around string)
 	if n == nil {
 		return
 	}
+	delete(t.nodes, n.NodeID) // once, whatever the browser says of who is in whom
 	if len(r.out.Nodes) >= MaxOutline {
 		r.out.Cut = true
 		return
@@ -134,6 +138,9 @@ func (r *outliner) node(t tree, n *accessibility.Node, depth int, around string)
 			node.Role = "text"
 		}
 		for _, p := range n.Properties {
+			if p == nil {
+				continue
+			}
 			v := text(p.Value)
 			switch p.Name {
 			case accessibility.PropertyNameLevel:

@@ -16,6 +16,18 @@
 		s = (s ?? '').replace(/\s+/g, ' ').trim();
 		return s.length > max ? s.slice(0, max) + '…' : s;
 	};
+	// told is an address without the name and the password in it: those that a page was
+	// opened with are in its relative links too, and nobody's to read.
+	const told = address => {
+		if (!/^\w+:\/\/[^/?#]*@/.test(address)) return address;
+		try {
+			const u = new URL(address);
+			u.username = u.password = '';
+			return u.href;
+		} catch {
+			return '';
+		}
+	};
 	const parentOf = e => e.assignedSlot ?? e.parentElement ?? (e.getRootNode() instanceof ShadowRoot ? e.getRootNode().host : null);
 	const contains = (outer, inner) => {
 		for (let e = inner; e; e = parentOf(e)) if (e === outer) return true;
@@ -73,7 +85,7 @@
 		const f = {tag: e.localName, name: nameOf(e)};
 		const role = e.getAttribute('role');
 		if (role) f.role = clean(role, 30);
-		if (e.localName === 'a' || e.localName === 'area') f.href = clean(e.href?.baseVal ?? e.href, 300);
+		if (e.localName === 'a' || e.localName === 'area') f.href = clean(told(e.href?.baseVal ?? e.href), 300);
 		if (e.localName === 'input') {
 			f.type = e.type;
 			if (e.type === 'checkbox' || e.type === 'radio') f.checked = e.checked;
@@ -390,10 +402,10 @@
 			}
 			const as = keep.has(tag) ? tag : block.test(style.display) ? 'div' : '';
 			let attributes = '';
-			if (tag === 'a' && n.href) attributes += ` href="${escape(String(n.href.baseVal ?? n.href))}"`;
+			if (tag === 'a' && n.href) attributes += ` href="${escape(told(String(n.href.baseVal ?? n.href)))}"`;
 			if (tag === 'img') {
 				if (!n.alt) return;
-				attributes += ` alt="${escape(n.alt)}" src="${escape(n.currentSrc.startsWith('data:') ? '' : n.currentSrc)}"`;
+				attributes += ` alt="${escape(n.alt)}" src="${escape(n.currentSrc.startsWith('data:') ? '' : told(n.currentSrc))}"`;
 			}
 			for (const a of ['colspan', 'rowspan', 'start']) if (n.hasAttribute(a)) attributes += ` ${a}="${escape(n.getAttribute(a))}"`;
 			if (as) put(`<${as}${attributes}>`);

@@ -3,6 +3,7 @@ package browser
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	_ "image/jpeg"
@@ -30,7 +31,7 @@ func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
 		if c.tab, err = a.tabs.Find(shot.Tab); err != nil {
 			return Picture{}, err
 		}
-		if err := a.tabs.Activate(ctx, c.tab); err != nil {
+		if err := a.tabs.Activate(token.Do, c.tab); err != nil {
 			return Picture{}, err
 		}
 	}
@@ -52,7 +53,7 @@ func (c *act) picture(ctx context.Context, shot Shot) (Picture, error) {
 		return Picture{}, err
 	}
 	if m.CSSLayoutViewport == nil || m.CSSVisualViewport == nil || m.CSSContentSize == nil {
-		return Picture{}, fmt.Errorf("take a screenshot: the browser tells no size of the page; reload it")
+		return Picture{}, errors.New("take a screenshot: the browser tells no size of the page; reload it")
 	}
 	// The picture shows the visual viewport, scrollbars included, which the page's
 	// own width leaves out.
@@ -108,6 +109,9 @@ func (c *act) picture(ctx context.Context, shot Shot) (Picture, error) {
 	head, _, err := image.DecodeConfig(bytes.NewReader(taken.Data))
 	if err != nil {
 		return Picture{}, fmt.Errorf("read the screenshot: %w", err)
+	}
+	if p.CSSWidth <= 0 || p.CSSHeight <= 0 {
+		return Picture{}, errors.New("take a screenshot: the page has no size; reload it")
 	}
 	p.Data, p.Width, p.Height = taken.Data, head.Width, head.Height
 	p.Scale = float64(p.Width) / p.CSSWidth

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -111,6 +112,9 @@ func (a *Agent) wait(ctx context.Context, action Action) (Look, error) {
 			return c.look(ctx, false)
 		}
 		found, err := c.there(limited, action)
+		if _, broken := errors.AsType[*tabs.ScriptError](err); broken && action.At.Selector != "" { // it will never match
+			return Look{}, c.explain(fmt.Errorf("wait for %s: %w", action.Awaited(), err))
+		}
 		if err != nil && limited.Err() == nil && !gone(err) {
 			return Look{}, c.explain(err)
 		}

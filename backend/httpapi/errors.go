@@ -78,6 +78,7 @@ var faults = []struct {
 	{pane.ErrEnded, http.StatusConflict, "browser_ended"},
 	{relay.ErrEnded, http.StatusConflict, "browser_ended"},
 	{tabs.ErrClosed, http.StatusConflict, "browser_ended"},
+	{control.ErrClosed, http.StatusConflict, "browser_ended"},
 	{control.ErrHeld, http.StatusConflict, "browser_held"},
 	{control.ErrNotHolder, http.StatusConflict, "not_in_control"},
 	{relay.ErrNoFrame, http.StatusConflict, "no_frame"},

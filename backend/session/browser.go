@@ -133,8 +133,8 @@ func (s *Service) HasBrowser(ctx context.Context, root string) bool {
 	ctx, cancel := context.WithTimeout(ctx, browserTime)
 	defer cancel()
 	b, err := s.o.Browsers.Status(ctx, v.ID)
-	if err != nil {
-		s.o.Log.Debug("browser not asked", "session", v.ID, "err", err)
+	if err != nil && !errors.Is(err, context.Canceled) { // its agent goes without
+		s.o.Log.Warn("browser not asked", "session", v.ID, "err", err)
 	}
 	return err == nil && b.State != wire.BrowserNone
 }

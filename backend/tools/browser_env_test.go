@@ -163,6 +163,7 @@ func (a answer) lacks(parts ...string) {
 // stub is a Backend that answers all calls alike.
 type stub struct {
 	look browser.Look
+	pic  browser.Picture
 	err  error
 	n    int // calls
 }
@@ -180,7 +181,7 @@ func (s *stub) Type(context.Context, browser.At, string, bool) (browser.Look, er
 func (s *stub) Extract(context.Context) (browser.Look, error) { s.n++; return s.look, s.err }
 func (s *stub) Screenshot(context.Context, browser.Shot) (browser.Picture, error) {
 	s.n++
-	return browser.Picture{}, s.err
+	return s.pic, s.err
 }
 
 func (s *stub) Do(context.Context, browser.Action) (browser.Look, error) {

@@ -22,6 +22,7 @@ const (
 	longestPicture = 2000    // pixels of the longer side of more than the viewport
 	maxPNG         = 1 << 20 // bytes; larger ones become JPEG
 	maxPicture     = 4 << 20 // bytes of a picture for the model
+	maxPixels      = 32e6    // of a picture that is made another: a browser can say of a small one that it is huge
 )
 
 const (
@@ -109,6 +110,10 @@ func planScreenshot(_ context.Context, _ Call, p browserScreenshotParams) (brows
 // smaller makes a large PNG, as one of a page full of photographs, a JPEG.
 func smaller(data []byte, mediaType string) ([]byte, string) {
 	if mediaType != "image/png" || len(data) <= maxPNG {
+		return data, mediaType
+	}
+	head, err := png.DecodeConfig(bytes.NewReader(data))
+	if err != nil || float64(head.Width)*float64(head.Height) > maxPixels {
 		return data, mediaType
 	}
 	img, err := png.Decode(bytes.NewReader(data))

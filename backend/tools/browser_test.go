@@ -3,18 +3,22 @@ package tools_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"image"
 	_ "image/jpeg"
-	_ "image/png"
+	"image/png"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
@@ -308,6 +312,31 @@ func TestBrowser_stop(t *testing.T) {
 		t.Errorf("kill = %+v: nothing of a browser's call runs on", r.Kill)
 	}
 	s.visit("/", "main (")
+}
+
+// A browser in a sandbox may say of a small picture that it is huge: it is passed on
+// as it is, and nothing is made room for.
+func TestBrowserScreenshot_thatBoasts(t *testing.T) {
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	data := b.Bytes()
+	binary.BigEndian.PutUint32(data[16:], 12_000)
+	binary.BigEndian.PutUint32(data[20:], 12_000)
+	binary.BigEndian.PutUint32(data[29:], crc32.ChecksumIEEE(data[12:29]))
+	data = append(data, make([]byte, 2<<20)...)
+	s := stubbed(t, &stub{pic: browser.Picture{Data: data, Type: "image/png", Width: 12_000, Height: 12_000, Scale: 1}})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := s.ok("browser_screenshot", in{})
+	runtime.ReadMemStats(&after)
+	if len(r.Images) != 1 || !bytes.Equal(r.Images[0].Data, data) {
+		t.Errorf("%d images", len(r.Images))
+	}
+	if made := (after.TotalAlloc - before.TotalAlloc) >> 20; made > 64 {
+		t.Errorf("%d MiB were allocated for a picture of two", made)
+	}
 }
 
 func TestBrowserScreenshot(t *testing.T) {

@@ -113,11 +113,11 @@ func start() (*Chromium, error) {
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = attributes()
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = cmd.Start()
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	c := &Chromium{cmd: cmd, dir: dir, PID: cmd.Process.Pid}
 	url := make(chan string, 1)

@@ -6,9 +6,13 @@ import (
 	"time"
 )
 
-// settleTime is how long a person's inputs wait at most for what the agent had
-// begun when they took control.
-const settleTime = time.Second
+// How long a person's inputs wait at most for what the agent had begun when they
+// took control, and the agent for what a person did last. A page that takes longer
+// than the first answers nobody, or the machine is very busy.
+const (
+	begunTime = 5 * time.Second
+	sentTime  = time.Second
+)
 
 // maxWaiting bounds how many of a person's inputs wait; those beyond go at once.
 const maxWaiting = 1024
@@ -25,7 +29,7 @@ type begun struct {
 // that runs in the page, an input that is yet to be answered, a trap set for a
 // click. A take refuses what would follow of it and cannot take back what is on
 // its way; so the inputs of a person who takes control wait until end is called,
-// for a second at most. Otherwise they would reach a page that is still being
+// for five seconds at most. Otherwise they would reach a page that is still being
 // changed: a script gives another field the keyboard, and what the person types
 // goes there. end may be called more than once.
 func (l *Lease) Begin() (end func()) {
@@ -46,8 +50,8 @@ func (l *Lease) settle() {
 	if l.begun.acts == 0 {
 		return
 	}
-	l.begun.until = time.Now().Add(settleTime)
-	l.begun.timer = time.AfterFunc(settleTime, func() {
+	l.begun.until = time.Now().Add(begunTime)
+	l.begun.timer = time.AfterFunc(begunTime, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.release()
@@ -109,7 +113,7 @@ func (l *Lease) Sent() (answered func()) {
 // of a person that comes late would change the page under the agent's hands.
 func (l *Lease) Settle(ctx context.Context) {
 	l.sent.mu.Lock()
-	n, none, rest := l.sent.n, l.sent.none, time.Until(l.sent.last.Add(settleTime))
+	n, none, rest := l.sent.n, l.sent.none, time.Until(l.sent.last.Add(sentTime))
 	l.sent.mu.Unlock()
 	if n == 0 || rest <= 0 {
 		return

@@ -35,6 +35,9 @@ var ErrLook = errors.New("a person used the browser since your last look: take a
 // ErrNotHolder refuses an input of a person who has not taken control.
 var ErrNotHolder = errors.New("take control first: the agent has the browser")
 
+// ErrClosed refuses control of a browser that nobody uses any more.
+var ErrClosed = errors.New("the browser was let go of: there is nothing to take control of")
+
 // ErrHeld is what every HeldError is.
 var ErrHeld = errors.New("a person has control of the browser")
 
@@ -98,6 +101,7 @@ type Lease struct {
 	turn     uint64 // raised by every take and return: what a look began under
 	look     bool
 	expiry   *time.Timer
+	closed   bool
 	changes  []Change // the newest
 	begun    begun
 	watchers map[chan struct{}]struct{}
@@ -118,6 +122,9 @@ func (l *Lease) Take(viewer string, d time.Duration) (State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expire()
+	if l.closed {
+		return l.state(), ErrClosed
+	}
 	if l.viewer != "" && l.viewer != viewer {
 		return l.state(), &HeldError{Viewer: l.viewer, Left: time.Until(l.until)}
 	}
@@ -150,6 +157,17 @@ func (l *Lease) GiveBack(viewer string) State { return l.letGo(viewer, GivenBack
 
 // Leave is GiveBack for a viewer that is not there to say so.
 func (l *Lease) Leave(viewer string) State { return l.letGo(viewer, Left) }
+
+// Close is Leave for whoever has control, for good: it is nobody's to take then.
+func (l *Lease) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	l.closed = true
+	if l.viewer != "" {
+		l.end(Left)
+	}
+}
 
 func (l *Lease) letGo(viewer, cause string) State {
 	l.mu.Lock()
@@ -247,9 +265,9 @@ func (l *Lease) Look() (Look, error) {
 	return Look{l, l.turn}, nil
 }
 
-// Done ends a look. Its error means that a person took control while it lasted:
-// what was seen must be thrown away. Otherwise the agent may act again.
-func (k Look) Done() error {
+// Do runs send, which is a part of the look, unless a person took control while it
+// lasted. Like that of [Lease.Agent], it must only enqueue.
+func (k Look) Do(send func()) error {
 	k.l.mu.Lock()
 	defer k.l.mu.Unlock()
 	if err := k.l.refused(); err != nil {
@@ -258,9 +276,17 @@ func (k Look) Done() error {
 	if k.turn != k.l.turn {
 		return ErrLook
 	}
-	k.l.look = false
-	k.l.ring()
+	send()
 	return nil
+}
+
+// Done ends a look. Its error means that a person took control while it lasted:
+// what was seen must be thrown away. Otherwise the agent may act again.
+func (k Look) Done() error {
+	return k.Do(func() {
+		k.l.look = false
+		k.l.ring()
+	})
 }
 
 // Watch returns a channel that gets a value, at least one, after each change,

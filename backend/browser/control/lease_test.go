@@ -260,6 +260,51 @@ func TestLease_changes(t *testing.T) {
 	})
 }
 
+// Control of a browser that is let go of is nobody's, and stays so.
+func TestLease_close(t *testing.T) {
+	l := control.New()
+	if _, err := l.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l.Close()
+	for _, viewer := range []string{"ann", "bob"} {
+		if s, err := l.Take(viewer, time.Minute); !errors.Is(err, control.ErrClosed) || s.Held() {
+			t.Errorf("%s takes what is let go of: %+v, %v", viewer, s, err)
+		}
+	}
+	if c := l.Changes(0); len(c) != 2 || c[1].Cause != control.Left || c[1].Viewer != "ann" {
+		t.Errorf("changes: %+v", c)
+	}
+}
+
+// A part of a look is done as long as nobody has taken control since it began.
+func TestLook_do(t *testing.T) {
+	l := control.New()
+	k, err := l.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	part := func() { done++ }
+	if err := k.Do(part); err != nil || done != 1 {
+		t.Errorf("a part of a look: %v, done %d times", err, done)
+	}
+	if _, err := l.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Do(part); !errors.Is(err, control.ErrHeld) {
+		t.Errorf("while ann has control: %v", err)
+	}
+	l.GiveBack("ann")
+	if err := k.Do(part); !errors.Is(err, control.ErrLook) {
+		t.Errorf("of a look from before: %v", err)
+	}
+	if done != 1 {
+		t.Errorf("done %d times", done)
+	}
+}
+
 // What a person does waits for what the agent had begun, in its order and not for
 // long; what they did in their time is done.
 func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
@@ -305,6 +350,8 @@ func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 		l.GiveBack("ann")
 		l.Take("ann", time.Minute)
 		person("e")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
 		is("")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

@@ -25,7 +25,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/cdp/jsonv2"
@@ -200,13 +200,13 @@ func (c *Conn) call(ctx context.Context, gate Gate, session, method string, para
 		err    error
 	}
 	got := make(chan answer, 1) // the answer never waits for who asked
-	var id int64
-	send := func() {
-		id = c.send(session, method, params, func(r jsonv2.Value, err error) { got <- answer{r, err} })
+	var id atomic.Int64
+	send := func() { // which a gate may put off until nobody waits any more
+		if ctx.Err() == nil {
+			id.Store(c.send(session, method, params, func(r jsonv2.Value, err error) { got <- answer{r, err} }))
+		}
 	}
-	if gate == nil {
-		send()
-	} else if err := gate(send); err != nil {
+	if err := gate.Pass(send); err != nil {
 		return err
 	}
 	select {
@@ -223,7 +223,7 @@ func (c *Conn) call(ctx context.Context, gate Gate, session, method string, para
 		return nil
 	case <-ctx.Done():
 		c.mu.Lock()
-		delete(c.pending, id)
+		delete(c.pending, id.Load())
 		c.mu.Unlock()
 		return fmt.Errorf("%s: %w", method, context.Cause(ctx))
 	}
@@ -436,11 +436,4 @@ func (c *Conn) fail(err error) {
 		p.answer(nil, fmt.Errorf("%s: %w", p.method, err))
 	}
 	c.ws.CloseNow()
-}
-
-// Alive asks whether the other side still answers.
-func (c *Conn) Alive(ctx context.Context, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	return c.Call(ctx, "Browser.getVersion", nil, nil)
 }

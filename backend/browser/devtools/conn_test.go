@@ -230,6 +230,46 @@ func TestConn_callThatGaveUp(t *testing.T) {
 	}
 }
 
+// A command that its gate puts off is not sent once nobody waits for it.
+func TestSession_putOff(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c, ws := f.connect(devtools.Options{})
+	sends := make(chan func(), 1) // the gate never waits for who lets it through
+	s := c.Session("s1").Gated(func(send func()) error {
+		sends <- send
+		return nil
+	})
+	call := func() (send, cancel func(), failed <-chan error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := make(chan error, 1)
+		go func() { out <- s.Call(ctx, "A.late", nil, nil) }()
+		return <-sends, cancel, out
+	}
+	send, cancel, failed := call()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("who gave up: %v", err)
+	}
+	send()
+	c.Post("A.next", nil)
+	if r := f.read(ws); r.Method != "A.next" {
+		t.Errorf("%s was sent for nobody", r.Method)
+	}
+	// It may be let through in the very moment.
+	send, cancel, failed = call()
+	sent := make(chan struct{})
+	go func() {
+		send()
+		close(sent)
+	}()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("who gave up: %v", err)
+	}
+	<-sent
+}
+
 func TestConn_eventsInOrderAndBounded(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

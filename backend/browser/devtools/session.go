@@ -17,8 +17,17 @@ type Session struct {
 }
 
 // A Gate decides whether a command may be sent: it runs send, which only
-// enqueues, or returns why not.
+// enqueues, now or a moment later, or returns why not.
 type Gate func(send func()) error
+
+// Pass has send pass the gate; the nil Gate lets everything through.
+func (g Gate) Pass(send func()) error {
+	if g == nil {
+		send()
+		return nil
+	}
+	return g(send)
+}
 
 // Gated is the same session for somebody whose commands pass a gate. Those that
 // it refuses are not sent, and fail with its error.
@@ -39,22 +48,14 @@ func (s *Session) Call(ctx context.Context, method string, params, result any) e
 // Post sends a command whose answer nobody needs. It never blocks, and keeps its
 // place in the order of everything that is sent.
 func (s *Session) Post(method string, params any) {
-	if s.gate == nil {
-		s.conn.send(s.id, method, params, nil)
-		return
-	}
-	s.gate(func() { s.conn.send(s.id, method, params, nil) })
+	s.gate.Pass(func() { s.conn.send(s.id, method, params, nil) })
 }
 
 // Go sends a command like Post and calls done once, with its answer or its fault.
 // done must not block; on a connection that has ended it is called at once, by Go
 // itself, with ErrClosed.
 func (s *Session) Go(method string, params any, done func(result jsonv2.Value, err error)) {
-	if s.gate == nil {
-		s.conn.send(s.id, method, params, done)
-		return
-	}
-	if err := s.gate(func() { s.conn.send(s.id, method, params, done) }); err != nil {
+	if err := s.gate.Pass(func() { s.conn.send(s.id, method, params, done) }); err != nil {
 		done(nil, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,33 @@ func watched(t *testing.T, see func(command []byte)) func(devtools.DialFunc) dev
 			c, _, err := websocket.Dial(ctx, srv.URL, nil)
 			return c, err
 		}
+	}
+}
+
+// A person who takes control while the agent opens a tab keeps the one that they see.
+func TestPane_takenWhileATabOpens(t *testing.T) {
+	t.Parallel()
+	var lease atomic.Pointer[control.Lease]
+	p := openBy(t, form, watched(t, func(command []byte) {
+		if l := lease.Load(); l != nil && bytes.Contains(command, []byte(`"Target.createTarget"`)) {
+			if _, err := l.Take("ann", time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	lease.Store(p.Lease())
+	shown := p.Tabs().Current()
+	if _, err := p.Agent().Do(t.Context(), browser.Action{Kind: browser.Tabs, Op: "new"}); !errors.Is(err, control.ErrHeld) {
+		t.Errorf("the agent's new tab: %v", err)
+	}
+	if !p.Lease().State().Held() {
+		t.Fatal("no command of the agent opens a tab")
+	}
+	if p.Tabs().Current() != shown {
+		t.Error("the agent's tab took the place of the person's")
+	}
+	if _, err := p.Agent().Do(t.Context(), browser.Action{Kind: browser.Tabs, Op: "close"}); !errors.Is(err, control.ErrHeld) || p.Tabs().Current() != shown {
+		t.Errorf("the agent closes a tab: %v", err)
 	}
 }
 

@@ -128,8 +128,8 @@ func (p *Pane) Outline(ctx context.Context) (browser.Outline, error) {
 func (p *Pane) Done() <-chan struct{} { return p.done }
 
 // Close ends the Pane and waits until nothing of it is left: viewers are told the
-// reason, calls of the agent fail, control is nobody's. The browser itself goes
-// on. It is idempotent; the first reason stands.
+// reason, calls of the agent fail, control is nobody's and stays so. The browser
+// itself goes on. It is idempotent; the first reason stands.
 func (p *Pane) Close(reason string) {
 	p.close.Do(func() {
 		if p.relay != nil {
@@ -139,7 +139,7 @@ func (p *Pane) Close(reason string) {
 		if c, ok := p.agent.(io.Closer); ok && p.tabs == nil {
 			_ = c.Close() // nobody is left to use it
 		}
-		p.lease.Leave(p.lease.State().Viewer)
+		p.lease.Close()
 		close(p.done)
 	})
 	<-p.done

@@ -228,6 +228,9 @@ func TestPane_close(t *testing.T) {
 	if _, err := p.Agent().Extract(t.Context()); !errors.Is(err, tabs.ErrClosed) {
 		t.Errorf("a look of the agent: %v", err)
 	}
+	if _, err := p.Lease().Take("ann", time.Minute); !errors.Is(err, control.ErrClosed) {
+		t.Errorf("control of what has ended: %v", err)
+	}
 	changes := p.Lease().Changes(0)
 	if last := changes[len(changes)-1]; p.Lease().State().Held() || last.Cause != control.Left || last.Viewer != "ann" {
 		t.Errorf("control: %+v", changes)

@@ -149,8 +149,8 @@ func (r *Relay) stopCast() {
 	if c == nil {
 		return
 	}
-	c.end()
 	c.unfollow()
+	c.end()
 	devtools.Post(c.tab.Session(), page.StopScreencast, cdp.Empty{})
 	devtools.Post(c.tab.Session(), input.SetInterceptDrags, input.SetInterceptDragsParams{Enabled: false})
 }

@@ -113,8 +113,68 @@ func TestHands(t *testing.T) {
 		}
 	}
 	t.Logf("agent: %d clicks, %d refused; person: %d clicks; the slowest take took %v", clicks, refused, persons, slowest)
+	if clicks+refused == 0 {
+		t.Error("the agent did nothing")
+	}
 	if persons != 24 {
 		t.Errorf("the person's clicks: %d of 24", persons)
+	}
+}
+
+// A button that a person holds down is let go of with control, also when nobody
+// looks on any more.
+func TestRelay_heldButtonIsReleased(t *testing.T) {
+	o := newRoom(t, map[string]string{"/": `<title>0</title><body style="margin:0;height:600px">
+		<script>for (const k of ["mousedown", "mouseup"]) addEventListener(k, e => document.title += " " + k + e.button)</script>`})
+	tab := o.visit(o.url + "/")
+	w := watch(t, o.relay, relay.View{ID: "ann", Width: 640, Height: 320})
+	w.until("a picture", func() bool { return w.frame != nil })
+	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.v.Input(relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: w.frame.Meta.DeviceWidth, Height: w.frame.Meta.DeviceHeight, X: 50, Y: 50, Button: "middle", Buttons: 4, Clicks: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the press", func() bool {
+		return w.state != nil && len(w.state.Tabs) == 1 && w.state.Tabs[0].Title == "0 mousedown1"
+	})
+	w.v.Leave()
+	o.lease.Leave("ann")
+	limit := time.After(20 * time.Second)
+	for {
+		bell := o.tabs.Watch()
+		if tab.Info().Title == "0 mousedown1 mouseup1" {
+			return
+		}
+		select {
+		case <-bell:
+		case <-limit:
+			t.Fatalf("the page has seen %q", tab.Info().Title)
+		}
+	}
+}
+
+// What a viewer is told first is what there is, also long after the last one left.
+func TestRelay_firstState(t *testing.T) {
+	b := tabs.New(tabs.Options{Dial: func(ctx context.Context) (*websocket.Conn, error) {
+		<-ctx.Done() // it takes long
+		return nil, ctx.Err()
+	}})
+	defer b.Close()
+	lease := control.New()
+	r := relay.New(relay.Options{Browser: b, Lease: lease})
+	defer r.End("")
+	for _, holder := range []string{"ann", "bob"} {
+		if _, err := lease.Take(holder, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		v := r.Join(relay.View{ID: "eve", Quiet: true})
+		s, err := v.NextState(t.Context())
+		if err != nil || s.Tabs == nil || s.Lost == "" || s.Control.Viewer != holder {
+			t.Errorf("while %s has control a viewer is told first: %+v, %v", holder, s, err)
+		}
+		v.Leave()
+		lease.GiveBack(holder)
 	}
 }
 

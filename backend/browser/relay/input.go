@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 
 	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 )
 
 // The kinds of an Input.
@@ -98,6 +99,16 @@ func (m Metadata) scale(width, height float64) float64 {
 	return min(width/m.DeviceWidth, height/m.DeviceHeight)
 }
 
+// press is a mouse button that is held down.
+type press struct {
+	viewer *Viewer
+	tab    *tabs.Tab
+	button input.MouseButton
+}
+
+// by reports whether it is a viewer's.
+func (p *press) by(v *Viewer) bool { return p != nil && p.viewer == v }
+
 // drag is a drag and drop that the page began.
 type drag struct {
 	data  *input.DragData
@@ -111,7 +122,7 @@ func (v *Viewer) Input(in Input) error {
 	r.mu.Lock()
 	meta, ok := v.meta(in.Frame)
 	c := r.cast
-	held := r.pressed == v
+	held := r.pressed.by(v)
 	r.mu.Unlock()
 	if !ok || c == nil {
 		return ErrNoFrame
@@ -191,7 +202,7 @@ type command struct {
 func (r *Relay) commands(v *Viewer, c *cast, m Metadata, held bool, in Input) ([]command, error) {
 	switch in.Kind {
 	case Mouse:
-		return r.mouse(v, m, held, in)
+		return r.mouse(v, c, m, held, in)
 	case Wheel:
 		x, y, inside := m.Map(in.Width, in.Height, in.X, in.Y)
 		if !inside {
@@ -229,7 +240,7 @@ func (r *Relay) commands(v *Viewer, c *cast, m Metadata, held bool, in Input) ([
 	return nil, fmt.Errorf("%q: %w", in.Kind, ErrInput)
 }
 
-func (r *Relay) mouse(v *Viewer, m Metadata, held bool, in Input) ([]command, error) {
+func (r *Relay) mouse(v *Viewer, c *cast, m Metadata, held bool, in Input) ([]command, error) {
 	x, y, inside := m.Map(in.Width, in.Height, in.X, in.Y)
 	if !inside && !held {
 		return nil, nil // the bars are nobody's; a drag that began on the page goes on at its edge
@@ -253,12 +264,12 @@ func (r *Relay) mouse(v *Viewer, m Metadata, held bool, in Input) ([]command, er
 	case "down":
 		e.Type = input.DispatchMouseEventTypeMousePressed
 		if r.o.Lease.State().Viewer == v.view.ID {
-			r.pressed, r.drag = v, nil
+			r.pressed, r.drag = &press{v, c.tab, e.Button}, nil
 		}
 	case "up":
 		e.Type = input.DispatchMouseEventTypeMouseReleased
 		d := r.drag
-		if r.pressed == v {
+		if r.pressed.by(v) {
 			r.pressed, r.drag = nil, nil
 		}
 		if d != nil && held {
@@ -306,18 +317,22 @@ func keys(in Input) ([]command, error) {
 	return []command{{"Input.dispatchKeyEvent", e}}, nil
 }
 
-// letGo releases a mouse button that somebody held down who has control no more.
+// letGo releases a mouse button that somebody held down who has control no more, and
+// ends what they dragged.
 func (r *Relay) letGo() {
 	r.mu.Lock()
-	v, c := r.pressed, r.cast
-	if v == nil || c == nil || r.o.Lease.State().Viewer == v.view.ID {
+	p, d := r.pressed, r.drag
+	if p == nil || r.o.Lease.State().Viewer == p.viewer.view.ID {
 		r.mu.Unlock()
 		return
 	}
 	r.pressed, r.drag = nil, nil
 	r.mu.Unlock()
-	devtools.Post(c.tab.Session(), input.DispatchMouseEvent, input.DispatchMouseEventParams{
-		Type: input.DispatchMouseEventTypeMouseReleased, Button: input.MouseButtonLeft,
+	if d != nil {
+		devtools.Post(p.tab.Session(), input.DispatchDragEvent, input.DispatchDragEventParams{Type: input.DispatchDragEventTypeDragCancel, Data: d.data})
+	}
+	devtools.Post(p.tab.Session(), input.DispatchMouseEvent, input.DispatchMouseEventParams{
+		Type: input.DispatchMouseEventTypeMouseReleased, Button: p.button,
 	})
 }
 
@@ -369,11 +384,11 @@ func (v *Viewer) Do(ctx context.Context, cmd Command) error {
 	case Reload:
 		_, err = tab.Reload(ctx, gate)
 	case Switch:
-		err = b.Activate(ctx, tab)
+		err = b.Activate(gate, tab)
 	case Close:
-		err = b.CloseTab(ctx, tab)
+		err = b.CloseTab(ctx, gate, tab)
 	case Open:
-		_, err = b.Open(ctx)
+		_, err = b.Open(ctx, gate)
 	case Answer:
 		err = tab.Answer(cmd.Accept, cmd.Text)
 	default:

@@ -90,7 +90,7 @@ type Relay struct {
 	stats   Stats
 	fresh   bool      // a picture of now was asked for
 	left    time.Time // since when the viewer that has control is not here
-	pressed *Viewer   // who holds a mouse button down
+	pressed *press    // a mouse button that somebody holds down
 	drag    *drag
 }
 
@@ -121,7 +121,7 @@ type Stats struct {
 
 // New returns a Relay. Nothing is asked of the browser before somebody looks.
 func New(o Options) *Relay {
-	r := &Relay{o: o, log: o.Log, wake: make(chan struct{}, 1), viewers: map[*Viewer]struct{}{}}
+	r := &Relay{o: o, log: o.Log, wake: make(chan struct{}, 1), viewers: map[*Viewer]struct{}{}, state: State{Tabs: []tabs.Info{}}}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
@@ -177,6 +177,8 @@ func (r *Relay) run() {
 			r.stopCast()
 			select {
 			case <-r.wake:
+			case <-lease:
+				r.letGo()
 			case <-sweep.C:
 				r.sweep()
 			case <-r.life.Done():

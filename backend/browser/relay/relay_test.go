@@ -155,13 +155,13 @@ func TestRelay_followsWhatIsActive(t *testing.T) {
 	first.until("the other process's picture", func() bool { return near(first.colour(), green) })
 	o.visit(o.url + "/red")
 	first.until("the way back", func() bool { return near(first.colour(), red) })
-	second, err := o.tabs.Open(t.Context())
+	second, err := o.tabs.Open(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.visit(o.url + "/blue")
 	first.until("the other tab", func() bool { return near(first.colour(), blue) && first.frame.Tab == second.Number() })
-	if err := o.tabs.Activate(t.Context(), tab); err != nil {
+	if err := o.tabs.Activate(nil, tab); err != nil {
 		t.Fatal(err)
 	}
 	first.until("the first tab again", func() bool { return near(first.colour(), red) && first.frame.Tab == tab.Number() })

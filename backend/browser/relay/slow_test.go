@@ -218,9 +218,6 @@ func TestRelay_slowViewers(t *testing.T) {
 	cancel()
 	wg.Wait()
 	t.Logf("frames in 2 s: alone %d, beside 51 slow viewers %d", alone, beside)
-	if alone < 20 {
-		t.Skipf("this machine is too busy to tell: %d frames of 60 came through with nobody slow", alone)
-	}
 	if beside < alone*8/10 {
 		t.Errorf("a good viewer got %d frames beside slow ones, %d alone", beside, alone)
 	}

@@ -68,6 +68,7 @@ type Viewer struct {
 
 // Join adds a viewer.
 func (r *Relay) Join(view View) *Viewer {
+	r.tell() // nobody may have looked on for long
 	v := &Viewer{
 		r: r, view: view, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		prompt: !view.Quiet, seen: time.Now(), noticed: r.o.Browser.Seq(),
@@ -201,14 +202,14 @@ func (v *Viewer) ring() {
 
 // tell makes a State of what is now, and wakes everybody when it is a new one.
 func (r *Relay) tell() {
-	b := r.o.Browser.State()
-	l := r.o.Lease.State()
-	seq := r.o.Browser.Seq()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended != "" {
 		return
 	}
+	b := r.o.Browser.State()
+	l := r.o.Lease.State()
+	seq := r.o.Browser.Seq()
 	s := State{Rev: r.state.Rev, Tabs: b.Tabs, Dialog: b.Dialog, Control: Control{Viewer: l.Viewer, Until: l.Until, Look: l.Look}}
 	for _, t := range b.Tabs {
 		if t.Active {

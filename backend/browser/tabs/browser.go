@@ -38,7 +38,7 @@ import (
 
 // The waits that nobody chooses.
 const (
-	connectTime = 15 * time.Second // for a browser to be started and to answer
+	connectTime = 45 * time.Second // for a browser to be started, on a busy machine with a cold disk too
 	readyTime   = 5 * time.Second  // for a new tab to have a process
 	probeTime   = 3 * time.Second  // for a page that is about to be left to show that it lives
 	stepTime    = 10 * time.Second // for one answer of a page that is not stuck
@@ -47,6 +47,14 @@ const (
 	defaultMax  = 12
 	keptConsole = 200
 	keptFiles   = 200
+)
+
+// What is kept of texts that a page makes, in bytes.
+const (
+	maxAddress    = 4 << 10
+	maxLine       = 4 << 10 // of a console
+	maxDialogText = 1000
+	maxDefault    = 16 << 10 // of a prompt's answer
 )
 
 var (
@@ -99,8 +107,10 @@ type Options struct {
 
 // Browser is one browser. Its methods may be called from several goroutines.
 type Browser struct {
-	o   Options
-	log *slog.Logger
+	o    Options
+	log  *slog.Logger
+	life context.Context
+	end  context.CancelFunc
 
 	connecting chan struct{} // one: whoever has it makes the connection
 
@@ -111,8 +121,10 @@ type Browser struct {
 	bell      chan struct{}
 	tabs      []*Tab // in the order in which they were opened
 	active    *Tab
-	last      int            // number of the newest tab
-	numbers   map[string]int // by target, for those that outlive a connection
+	last      int             // number of the newest tab
+	numbers   map[string]int  // by target, for those that outlive a connection
+	before    map[string]bool // the targets that were open when the last connection ended
+	front     string          // which of them was the active tab
 	notices   []*Notice
 	seq       uint64
 	downloads []*Download
@@ -123,6 +135,7 @@ type link struct {
 	conn     *devtools.Conn
 	sessions map[string]*Tab
 	frames   map[string]*frameSession
+	ready    bool // all that was open when it began is known
 	gone     chan struct{}
 }
 
@@ -142,15 +155,22 @@ func New(o Options) *Browser {
 	if b.log == nil {
 		b.log = slog.Default()
 	}
+	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
 
-// Close ends the connection. The browser and its tabs live on.
+// Close ends the connection, also one that is being made, and waits until nothing
+// of it is left. The browser and its tabs live on.
 func (b *Browser) Close() error {
 	b.mu.Lock()
 	b.closed = true
-	l := b.link
 	b.ring()
+	b.mu.Unlock()
+	b.end()
+	b.connecting <- struct{}{}
+	defer func() { <-b.connecting }()
+	b.mu.Lock()
+	l := b.link
 	b.mu.Unlock()
 	if l != nil {
 		l.conn.Close()
@@ -188,8 +208,8 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	l = &link{sessions: map[string]*Tab{}, frames: map[string]*frameSession{}, gone: make(chan struct{})}
-	known := b.targets()
 	conn, err := devtools.Connect(ctx, devtools.Options{
 		Dial: b.o.Dial,
 		Event: func(_ *devtools.Conn, e devtools.Event) {
@@ -202,7 +222,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 		Log: b.log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err) // why is for who dials to say
+		return nil, b.unreached(err) // why is for who dials to say
 	}
 	b.mu.Lock()
 	l.conn = conn
@@ -217,26 +237,33 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 
 	if err := b.prepare(ctx, conn); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		<-l.gone
+		return nil, b.unreached(err)
 	}
 	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		conn.Close()
-		return nil, ErrClosed
-	}
 	defer b.mu.Unlock()
-	if len(known) > 0 {
-		survived := false
-		for _, t := range b.tabs {
-			survived = survived || known[t.target]
+	l.ready = true
+	if len(b.before) > 0 && b.find(func(t *Tab) bool { return b.before[t.target] }) == nil {
+		b.notice(NoticeRestarted, nil, "", "The browser was started again: the pages that were open before are gone.")
+		for _, d := range b.downloads {
+			if d.State == DownloadRunning {
+				d.State = DownloadCanceled
+			}
 		}
-		if !survived {
-			b.notice(NoticeRestarted, nil, "", "The browser was started again: the pages that were open before are gone.")
-		}
+	}
+	if t := b.find(func(t *Tab) bool { return t.target == b.front }); t != nil {
+		b.activate(t)
 	}
 	b.ring()
 	return l, nil
+}
+
+// unreached is the error of a connection that could not be made.
+func (b *Browser) unreached(err error) error {
+	if b.life.Err() != nil {
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
 // prepare asks the browser to tell us of its tabs. A new page waits until it is
@@ -271,23 +298,22 @@ func (b *Browser) unlink(l *link) {
 	}
 	b.link = nil
 	b.lost = l.conn.Err()
+	if l.ready {
+		b.before, b.front = map[string]bool{}, ""
+		for _, t := range b.tabs {
+			b.before[t.target] = true
+		}
+		if b.active != nil {
+			b.front = b.active.target
+		}
+	}
 	for _, t := range b.tabs {
 		t.end()
 	}
-	if !b.closed {
+	if l.ready && !b.closed {
 		b.notice(NoticeDisconnected, nil, "", "The connection to the browser ended.")
 	}
 	b.ring()
-}
-
-func (b *Browser) targets() map[string]bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	known := map[string]bool{}
-	for _, t := range b.tabs {
-		known[t.target] = true
-	}
-	return known
 }
 
 // Active returns the tab that is worked in. Where there is no connection it makes
@@ -303,11 +329,12 @@ func (b *Browser) Active(ctx context.Context) (*Tab, error) {
 	if t != nil {
 		return t, nil
 	}
-	return b.open(ctx, l)
+	return b.open(ctx, nil, l)
 }
 
-// Open opens an empty tab and makes it the active one.
-func (b *Browser) Open(ctx context.Context) (*Tab, error) {
+// Open opens an empty tab and makes it the active one. by is asked before the
+// command is sent; nil for nobody.
+func (b *Browser) Open(ctx context.Context, by devtools.Gate) (*Tab, error) {
 	l, err := b.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -318,13 +345,13 @@ func (b *Browser) Open(ctx context.Context) (*Tab, error) {
 	if n >= b.o.Max {
 		return nil, fmt.Errorf("%d tabs are open: %w", n, ErrTabs)
 	}
-	return b.open(ctx, l)
+	return b.open(ctx, by, l)
 }
 
-func (b *Browser) open(ctx context.Context, l *link) (*Tab, error) {
+func (b *Browser) open(ctx context.Context, by devtools.Gate, l *link) (*Tab, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	made, err := cdp.Call(ctx, l.conn, target.CreateTarget, target.CreateTargetParams{
+	made, err := cdp.Call(ctx, l.conn.Session("").Gated(by), target.CreateTarget, target.CreateTargetParams{
 		URL: "about:blank", BrowserContextID: cdp.BrowserContextID(b.o.Context),
 	})
 	if err != nil {
@@ -338,20 +365,22 @@ func (b *Browser) open(ctx context.Context, l *link) (*Tab, error) {
 	if err != nil || t == nil {
 		return nil, fault(fmt.Errorf("open a tab: %w", errors.Join(err, l.conn.Err())))
 	}
-	return t, b.Activate(ctx, t)
+	return t, b.Activate(by, t)
 }
 
 // Activate makes a tab the active one and brings it to the front: a page in the
-// background paints nothing.
-func (b *Browser) Activate(ctx context.Context, t *Tab) error {
-	b.mu.Lock()
-	if t.gone {
-		b.mu.Unlock()
+// background paints nothing. by is asked first; nil for nobody.
+func (b *Browser) Activate(by devtools.Gate, t *Tab) error {
+	if t.closed() {
 		return ErrGone
 	}
-	b.activate(t)
-	b.mu.Unlock()
-	return nil
+	return by.Pass(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !t.gone {
+			b.activate(t)
+		}
+	})
 }
 
 // activate is Activate under the lock.
@@ -382,11 +411,12 @@ func (b *Browser) find(is func(*Tab) bool) *Tab {
 	return nil
 }
 
-// CloseTab closes a tab and waits until it is gone.
-func (b *Browser) CloseTab(ctx context.Context, t *Tab) error {
+// CloseTab closes a tab and waits until it is gone. by is asked before the command
+// is sent; nil for nobody.
+func (b *Browser) CloseTab(ctx context.Context, by devtools.Gate, t *Tab) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	if _, err := cdp.Call(ctx, t.session.Conn(), target.CloseTarget, target.CloseTargetParams{TargetID: target.ID(t.target)}); err != nil {
+	if _, err := cdp.Call(ctx, t.session.Conn().Session("").Gated(by), target.CloseTarget, target.CloseTargetParams{TargetID: target.ID(t.target)}); err != nil {
 		return fault(fmt.Errorf("close tab %d: %w", t.number, err))
 	}
 	return b.wait(ctx, func() bool { return t.gone })

@@ -39,15 +39,9 @@ func (e *DialogError) Error() string {
 // ErrNoDialog says that there is nothing to answer.
 var ErrNoDialog = errors.New("no dialog is open")
 
-// maxDialogText bounds what is told of a dialog's text, in bytes.
-const maxDialogText = 1000
-
 // dialogOpens takes a dialog that a page opened. The lock is held.
 func (t *Tab) dialogOpens(ev page.EventJavascriptDialogOpening) {
-	text := ev.Message
-	if len(text) > maxDialogText {
-		text = text[:maxDialogText] + "…"
-	}
+	text := clip(ev.Message, maxDialogText)
 	switch ev.Type {
 	case page.DialogTypeAlert:
 		t.answer(true, "")
@@ -57,7 +51,7 @@ func (t *Tab) dialogOpens(ev page.EventJavascriptDialogOpening) {
 		t.b.notice(NoticeDialog, t, ev.URL, "beforeunload: the page asked whether to leave it, and was left.")
 	default:
 		d := &Dialog{
-			Kind: string(ev.Type), Text: text, Default: ev.DefaultPrompt, URL: ev.URL,
+			Kind: string(ev.Type), Text: text, Default: clip(ev.DefaultPrompt, maxDefault), URL: told(ev.URL),
 			Opened: time.Now(), Until: time.Now().Add(dialogTime),
 		}
 		d.timer = time.AfterFunc(dialogTime, func() { t.dialogExpires(d) })
@@ -78,6 +72,7 @@ func (t *Tab) dialogExpires(d *Dialog) {
 	if held {
 		d.Until = time.Now().Add(dialogTime)
 		d.timer.Reset(dialogTime)
+		t.b.ring()
 		return
 	}
 	t.answer(false, "")

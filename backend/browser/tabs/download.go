@@ -42,11 +42,12 @@ func (b *Browser) Downloads() []Download {
 }
 
 func (b *Browser) downloadBegins(l *link, ev browser.EventDownloadWillBegin) {
-	t := b.find(func(t *Tab) bool { return t.frame == ev.FrameID })
-	if t == nil {
+	own := b.find(func(t *Tab) bool { return t.frame == ev.FrameID })
+	t := own
+	if t == nil { // of a frame in it, most likely
 		t = b.active
 	}
-	d := &Download{ID: ev.GUID, Name: ev.SuggestedFilename, URL: ev.URL, State: DownloadRunning, Started: time.Now()}
+	d := &Download{ID: ev.GUID, Name: ev.SuggestedFilename, URL: told(ev.URL), State: DownloadRunning, Started: time.Now()}
 	b.downloads = append(b.downloads, d)
 	if len(b.downloads) > keptFiles {
 		b.downloads = b.downloads[len(b.downloads)-keptFiles:]
@@ -57,8 +58,8 @@ func (b *Browser) downloadBegins(l *link, ev browser.EventDownloadWillBegin) {
 		b.notice(NoticeDownload, t, ev.URL, "Download of %q began.", d.Name)
 	}
 	// A tab that was opened for the file alone has nothing to show.
-	if t != nil && t.opener != nil && !t.committed {
-		devtools.Post(l.conn, target.CloseTarget, target.CloseTargetParams{TargetID: target.ID(t.target)})
+	if own != nil && own.opener != nil && !own.committed {
+		devtools.Post(l.conn, target.CloseTarget, target.CloseTargetParams{TargetID: target.ID(own.target)})
 	}
 }
 

@@ -2,6 +2,8 @@ package tabs
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
@@ -122,13 +124,20 @@ func (b *Browser) attached(l *link, e devtools.Event) {
 	switch {
 	case info.Type == "page" && (b.o.Context == "" || string(info.BrowserContextID) == b.o.Context):
 		opener := b.find(func(t *Tab) bool { return t.target == string(info.OpenerID) })
-		if opener != nil && len(b.tabs) >= b.o.Max {
+		// One that opens now waits to be set up; those that were there do not.
+		fresh := ev.WaitingForDebugger
+		// One that was refused may have opened others before it was closed.
+		if fresh && info.OpenerID != "" && len(b.tabs) >= b.o.Max {
 			run()
 			devtools.Post(l.conn, target.CloseTarget, target.CloseTargetParams{TargetID: info.TargetID})
-			b.notice(NoticeTabRefused, opener, info.URL, "A new tab of tab %d was closed at once: %d tabs are open, and no more may be.", opener.number, len(b.tabs))
+			whose := ""
+			if opener != nil {
+				whose = fmt.Sprintf(" of tab %d", opener.number)
+			}
+			b.notice(NoticeTabRefused, opener, info.URL, "A new tab%s was closed at once: %d tabs are open, and no more may be.", whose, len(b.tabs))
 			return
 		}
-		t := b.newTab(s, info, opener)
+		t := b.newTab(s, info, opener, fresh)
 		l.sessions[s.ID()] = t
 		setUp(s)
 		devtools.Post(s, page.SetLifecycleEventsEnabled, page.SetLifecycleEventsEnabledParams{Enabled: true})
@@ -146,7 +155,7 @@ func (b *Browser) attached(l *link, e devtools.Event) {
 			t.ready = true
 			b.ring()
 		})
-		b.placed(t, opener)
+		b.placed(t, opener, fresh)
 	case info.Type == "iframe":
 		owner := l.sessions[e.Session]
 		if f := l.frames[e.Session]; owner == nil && f != nil {
@@ -181,6 +190,7 @@ func setUp(s *devtools.Session) {
 func (b *Browser) detached(l *link, session string) {
 	if t := l.sessions[session]; t != nil {
 		delete(l.sessions, session)
+		maps.DeleteFunc(l.frames, func(_ string, f *frameSession) bool { return f.tab == t })
 		b.remove(t)
 	}
 }
@@ -195,7 +205,7 @@ func (t *Tab) handle(e devtools.Event) {
 		}
 		t.frame = ev.Frame.ID
 		t.at(ev.Frame.URL + ev.Frame.URLFragment)
-		t.crashed, t.committed, t.failed = false, true, ev.Frame.UnreachableURL
+		t.crashed, t.committed, t.failed = false, true, told(ev.Frame.UnreachableURL)
 		t.documents++
 		t.title = ""
 		t.watchTitle()

@@ -38,8 +38,8 @@ type Frame struct {
 // Session is the way to the process that the frame is in.
 func (f *Frame) Session() *devtools.Session { return f.session }
 
-// Frames returns the documents of the tab's page, the page itself first, parents
-// before children. Frames that come and go meanwhile may be missing.
+// Frames returns the documents of the tab's page, the page itself first and always
+// there, parents before children. Frames that come and go meanwhile may be missing.
 func (t *Tab) Frames(ctx context.Context) ([]*Frame, error) {
 	t.b.mu.Lock()
 	var rest []*frameSession
@@ -63,7 +63,7 @@ func (t *Tab) Frames(ctx context.Context) ([]*Frame, error) {
 		if tree == nil || tree.Frame == nil || len(out) >= maxFrames || byID[tree.Frame.ID] != nil {
 			return
 		}
-		f := &Frame{ID: tree.Frame.ID, URL: tree.Frame.URL, Name: tree.Frame.Name, Parent: parent, tab: t, session: s}
+		f := &Frame{ID: tree.Frame.ID, URL: told(tree.Frame.URL), Name: tree.Frame.Name, Parent: parent, tab: t, session: s}
 		byID[f.ID] = f
 		out = append(out, f)
 		for _, child := range tree.ChildFrames {
@@ -71,6 +71,9 @@ func (t *Tab) Frames(ctx context.Context) ([]*Frame, error) {
 		}
 	}
 	add(top.FrameTree, nil, t.session)
+	if len(out) == 0 {
+		return nil, errors.New("the browser tells of no document in the tab; reload it")
+	}
 
 	// Frames with a process of their own hang under one that is known by then.
 	trees := map[*frameSession]*page.FrameTree{}

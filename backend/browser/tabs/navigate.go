@@ -98,22 +98,17 @@ func (t *Tab) Navigate(ctx context.Context, by devtools.Gate, address string) (L
 	young, enough := context.WithTimeout(ctx, readyTime)
 	t.b.wait(young, func() bool { return t.ready || t.gone || t.crashed || t.dialog != nil })
 	enough()
-	t.unstick(ctx)
-	t.b.mu.Lock()
-	if t.gone {
-		t.b.mu.Unlock()
+	t.unstick(ctx, by)
+	if t.closed() {
 		return Loaded{}, ErrGone
 	}
-	before := t.documents
-	t.crashed = false // a new page is a new process
-	t.b.mu.Unlock()
-
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	res, err := cdp.Call(call, t.session.Gated(by), page.Navigate, page.NavigateParams{URL: to})
+	var before int
+	res, err := cdp.Call(call, t.session.Gated(t.leaving(by, &before)), page.Navigate, page.NavigateParams{URL: to})
 	switch {
 	case err != nil && call.Err() != nil && ctx.Err() == nil:
-		devtools.Post(t.session, page.StopLoading, cdp.Empty{})
+		devtools.Post(t.session.Gated(by), page.StopLoading, cdp.Empty{})
 		return Loaded{}, fmt.Errorf("open %s: the server did not answer within %v; try again later, or another address (%w)", shown, AnswerTime, ErrStuck)
 	case err != nil:
 		return Loaded{}, fault(fmt.Errorf("open %s: %w", shown, err))
@@ -127,18 +122,32 @@ func (t *Tab) Navigate(ctx context.Context, by devtools.Gate, address string) (L
 	return t.loaded(ctx, func() bool { return t.loader == res.LoaderID && t.documents > before })
 }
 
+// leaving is the gate by for what leaves the page: with it the page is no more the
+// one that crashed, since a new page is a new process. before gets how many documents
+// the tab has shown until then.
+func (t *Tab) leaving(by devtools.Gate, before *int) devtools.Gate {
+	return func(send func()) error {
+		return by.Pass(func() {
+			t.b.mu.Lock()
+			*before, t.crashed = t.documents, false
+			t.b.mu.Unlock()
+			send()
+		})
+	}
+}
+
 // unstick ends a script that runs without end in a page that is about to be left:
 // the next page may be one of the same process, and would wait for it. A page that
 // goes on all the same, like one whose dialogs never end, is ended as a whole.
-func (t *Tab) unstick(ctx context.Context) {
+func (t *Tab) unstick(ctx context.Context, by devtools.Gate) {
 	if t.Dialog() != nil || t.Alive() != nil || t.answers(ctx, probeTime) {
 		return
 	}
-	devtools.Post(t.session, runtime.TerminateExecution, cdp.Empty{})
+	devtools.Post(t.session.Gated(by), runtime.TerminateExecution, cdp.Empty{})
 	if t.answers(ctx, probeTime) {
 		return
 	}
-	devtools.Post(t.session, page.Crash, cdp.Empty{})
+	devtools.Post(t.session.Gated(by), page.Crash, cdp.Empty{})
 	ended, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	t.b.wait(ended, func() bool { return t.crashed || t.gone })
@@ -155,14 +164,11 @@ func (t *Tab) answers(ctx context.Context, within time.Duration) bool {
 
 // Reload loads the tab's page again.
 func (t *Tab) Reload(ctx context.Context, by devtools.Gate) (Loaded, error) {
-	t.unstick(ctx)
-	t.b.mu.Lock()
-	before := t.documents
-	t.crashed = false
-	t.b.mu.Unlock()
+	t.unstick(ctx, by)
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	if _, err := cdp.Call(call, t.session.Gated(by), page.Reload, page.ReloadParams{}); err != nil {
+	var before int
+	if _, err := cdp.Call(call, t.session.Gated(t.leaving(by, &before)), page.Reload, page.ReloadParams{}); err != nil {
 		return Loaded{}, fault(fmt.Errorf("reload: %w", err))
 	}
 	return t.loaded(ctx, func() bool { return t.documents > before })
@@ -180,7 +186,7 @@ func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded,
 		return Loaded{}, fault(fmt.Errorf("read the history: %w", err))
 	}
 	to := int(h.CurrentIndex) + steps
-	if to < 0 || to >= len(h.Entries) {
+	if to < 0 || to >= len(h.Entries) || h.Entries[to] == nil {
 		return Loaded{}, ErrNoHistory
 	}
 	t.b.mu.Lock()
@@ -189,7 +195,7 @@ func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded,
 	if _, err := cdp.Call(call, t.session.Gated(by), page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
 		return Loaded{}, fault(fmt.Errorf("go in the history: %w", err))
 	}
-	want := h.Entries[to].URL
+	want := told(h.Entries[to].URL)
 	return t.loaded(ctx, func() bool { return t.documents > before || (t.url != url && t.url == want) })
 }
 

@@ -35,7 +35,7 @@ const keptNotices = 1000
 
 func (b *Browser) notice(kind string, tab *Tab, url, format string, a ...any) *Notice {
 	b.seq++
-	n := &Notice{Seq: b.seq, At: time.Now(), Kind: kind, URL: url, Text: fmt.Sprintf(format, a...)}
+	n := &Notice{Seq: b.seq, At: time.Now(), Kind: kind, URL: told(url), Text: fmt.Sprintf(format, a...)}
 	if tab != nil {
 		n.Tab = tab.number
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -55,8 +56,9 @@ type Line struct {
 	Line  int64     `json:"line,omitzero"`
 }
 
-// newTab adds a tab. The lock is held.
-func (b *Browser) newTab(s *devtools.Session, info *target.Info, opener *Tab) *Tab {
+// newTab adds a tab. fresh says that it opens just now, and was not there before
+// the connection was. The lock is held.
+func (b *Browser) newTab(s *devtools.Session, info *target.Info, opener *Tab, fresh bool) *Tab {
 	number := b.numbers[string(info.TargetID)]
 	if number == 0 {
 		b.last++
@@ -65,17 +67,18 @@ func (b *Browser) newTab(s *devtools.Session, info *target.Info, opener *Tab) *T
 	}
 	t := &Tab{
 		b: b, target: string(info.TargetID), number: number, opener: opener, session: s,
-		url: info.URL, title: info.Title, frame: cdp.FrameID(info.TargetID),
-		committed: opener == nil,
+		title: info.Title, frame: cdp.FrameID(info.TargetID),
+		committed: opener == nil || !fresh,
 		watchers:  map[int]func(devtools.Event){},
 	}
+	t.at(info.URL)
 	b.tabs = append(b.tabs, t)
 	return t
 }
 
-// placed decides whether a new tab becomes the active one. The lock is held.
-func (b *Browser) placed(t, opener *Tab) {
-	if opener == nil {
+// placed decides whether a tab becomes the active one. The lock is held.
+func (b *Browser) placed(t, opener *Tab, fresh bool) {
+	if opener == nil || !fresh {
 		if b.active == nil {
 			b.activate(t)
 		}
@@ -96,21 +99,36 @@ func (b *Browser) placed(t, opener *Tab) {
 
 // named takes what the browser calls the tab now. The lock is held.
 func (t *Tab) named(info *target.Info) {
-	if info.URL == "" || t.url == info.URL {
+	if info.URL == "" || t.url == told(info.URL) {
 		return
 	}
 	t.at(info.URL)
 	t.b.ring()
 }
 
-// at notes where the tab is. A password in an address is nobody's to read. The
-// lock is held.
-func (t *Tab) at(address string) {
+// at notes where the tab is. The lock is held.
+func (t *Tab) at(address string) { t.url = told(address) }
+
+// told is an address as it is told: a password in it is nobody's to read, and pages
+// make them as long as they like.
+func told(address string) string {
 	if u, err := url.Parse(address); err == nil && u.User != nil {
 		u.User = nil
 		address = u.String()
 	}
-	t.url = address
+	return clip(address, maxAddress)
+}
+
+// credentials are the name and the password of an address in a text, as in the stack
+// of what a script of such a page threw.
+var credentials = regexp.MustCompile(`(?i)(\bhttps?://)[^\s/?#@]*@`)
+
+// clip returns the first n bytes of a text that is longer.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // lived takes a step of the main document's life. The lock is held.
@@ -221,6 +239,13 @@ func (t *Tab) Alive() error {
 	return nil
 }
 
+// closed reports whether the tab is closed, or its connection is.
+func (t *Tab) closed() bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return t.gone
+}
+
 // Acted notes that an input was just sent to the tab. A tab that opens within
 // five seconds is taken for its effect, as browsers do for pop-ups.
 func (t *Tab) Acted() {
@@ -310,7 +335,7 @@ func (t *Tab) printed(e devtools.Event) {
 			parts = append(parts, plain(a))
 		}
 		line.Text = strings.Join(parts, " ")
-		if ev.StackTrace != nil && len(ev.StackTrace.CallFrames) > 0 {
+		if ev.StackTrace != nil && len(ev.StackTrace.CallFrames) > 0 && ev.StackTrace.CallFrames[0] != nil {
 			line.URL, line.Line = ev.StackTrace.CallFrames[0].URL, ev.StackTrace.CallFrames[0].LineNumber+1
 		}
 	} else if ev, ok := devtools.Decode(e, runtime.ExceptionThrown); ok && ev.ExceptionDetails != nil {
@@ -324,10 +349,8 @@ func (t *Tab) printed(e devtools.Event) {
 	} else {
 		return
 	}
-	if len(line.Text) > 4096 {
-		line.Text = line.Text[:4096] + "…"
-	}
-	line.Text = strings.ToValidUTF8(line.Text, "")
+	line.Text = credentials.ReplaceAllString(strings.ToValidUTF8(clip(line.Text, maxLine), ""), "$1")
+	line.URL = told(line.URL)
 	t.console = append(t.console, line)
 	if len(t.console) > keptConsole {
 		t.console = t.console[len(t.console)-keptConsole:]

@@ -2,6 +2,7 @@ package tabs_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,7 +105,7 @@ func run(t *testing.T, tab *tabs.Tab, script string) {
 	t.Helper()
 	yes := true
 	tab.Acted()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := cdp.Call(ctx, tab.Session(), runtime.Evaluate, runtime.EvaluateParams{Expression: script, UserGesture: &yes}); err != nil {
 		t.Fatalf("%s: %v", script, err)
@@ -302,7 +304,8 @@ func TestDialogs(t *testing.T) {
 
 func TestPopups(t *testing.T) {
 	t.Parallel()
-	url := site(t, map[string]string{"/": "<title>main</title>", "/pop": "<title>pop</title>"})
+	url := site(t, map[string]string{"/": "<title>main</title>", "/pop": "<title>pop</title>",
+		"/chain": `<script>const n = Number(location.search.slice(1)); if (n < 10) open("/chain?" + (n + 1))</script>`})
 	files := t.TempDir()
 	if err := os.Chmod(files, 0o777); err != nil {
 		t.Fatal(err)
@@ -330,8 +333,22 @@ func TestPopups(t *testing.T) {
 	}
 	await(t, b, "the cap", func() bool { return told(b, tabs.NoticeTabRefused, "no more may be") })
 	await(t, b, "four tabs", func() bool { return len(b.State().Tabs) == 4 })
+	// Those that are refused open no others in their place.
+	before := b.Seq()
+	run(t, tab, `open("/chain?1"); 0`)
+	for over := false; !over; {
+		bell := b.Watch()
+		select {
+		case <-bell:
+		case <-time.After(time.Second): // nothing has happened for as long
+			over = len(b.Notices(before)) > 0
+		}
+	}
+	if n := len(b.State().Tabs); n != 4 {
+		t.Errorf("%d tabs are open, of four that may be", n)
+	}
 	for len(b.State().Tabs) > 0 {
-		if err := b.CloseTab(t.Context(), b.Current()); err != nil {
+		if err := b.CloseTab(t.Context(), nil, b.Current()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -407,6 +424,252 @@ func TestReconnect(t *testing.T) {
 	visit(t, tab, url+"/")
 	if !told(b, tabs.NoticeRestarted, "started again") {
 		t.Errorf("the restart was not told: %+v", b.Notices(0))
+	}
+}
+
+// A new connection finds the tabs as they were: the same one is active, none is told
+// of as a new one, and none is taken for one that was opened for a file alone.
+func TestReconnect_tabsAsTheyWere(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>", "/pop": "<title>pop</title>"})
+	files := t.TempDir()
+	if err := os.Chmod(files, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	dial := devtools.Endpoint{URL: browsertest.Shared(t).URL}.Dial
+	var last atomic.Pointer[websocket.Conn]
+	b, tab := open(t, tabs.Options{Downloads: files, Dial: func(ctx context.Context) (*websocket.Conn, error) {
+		ws, err := dial(ctx)
+		last.Store(ws)
+		return ws, err
+	}})
+	visit(t, tab, url+"/")
+	for n := 2; n <= 3; n++ {
+		run(t, tab, `open("/pop"); 0`)
+		await(t, b, "the pop-up", func() bool { c := b.Current(); return c.Number() == n && c.Info().Title == "pop" })
+	}
+	second, err := b.Find(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Activate(nil, second); err != nil {
+		t.Fatal(err)
+	}
+	opened := func() (n int) {
+		for _, o := range b.Notices(0) {
+			if o.Kind == tabs.NoticeTabOpened {
+				n++
+			}
+		}
+		return n
+	}
+	before := opened()
+	last.Load().CloseNow()
+	await(t, b, "the end", func() bool { return !b.State().Connected })
+	if tab, err = b.Active(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if tab.Number() != 2 || tab.Info().URL != url+"/pop" || opened() != before {
+		t.Errorf("after a reconnect tab %d is active, at %s, and %d tabs are told of as new", tab.Number(), tab.Info().URL, opened()-before)
+	}
+	run(t, tab, `location = "/file"; 0`)
+	await(t, b, "the download", func() bool { d := b.Downloads(); return len(d) == 1 && d[0].State == tabs.DownloadDone })
+	visit(t, tab, url+"/")
+	if n := len(b.State().Tabs); n != 3 {
+		t.Errorf("%d tabs are open after a download, want 3", n)
+	}
+}
+
+// The end does not wait for a browser that is being started.
+func TestBrowser_closedWhileItConnects(t *testing.T) {
+	t.Parallel()
+	dialling := make(chan struct{})
+	b := tabs.New(tabs.Options{Dial: func(ctx context.Context) (*websocket.Conn, error) {
+		close(dialling)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	failed := make(chan error, 1) // the one who sends never waits
+	go func() { failed <- b.Connect(context.Background()) }()
+	<-dialling
+	began := time.Now()
+	b.Close()
+	if err := <-failed; !errors.Is(err, tabs.ErrClosed) {
+		t.Errorf("Connect() = %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if _, err := b.Active(t.Context()); !errors.Is(err, tabs.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// What somebody may not do is not done, and changes nothing.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>"})
+	b, tab := open(t, tabs.Options{})
+	visit(t, tab, url+"/")
+	second, err := b.Open(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit(t, second, strings.Replace(url, "127.0.0.1", "localhost", 1)+"/") // another process
+	no := errors.New("not now")
+	refuse := func(func()) error { return no }
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, no) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err = b.Open(t.Context(), refuse)
+	refused("open", err)
+	refused("switch", b.Activate(refuse, tab))
+	refused("close", b.CloseTab(t.Context(), refuse, second))
+	if s := b.State(); len(s.Tabs) != 2 || b.Current() != second {
+		t.Errorf("what was refused was done: %+v", s)
+	}
+
+	tab.Session().Post("Page.crash", nil)
+	await(t, b, "the crash", func() bool { return tab.Info().Crashed })
+	_, err = tab.Navigate(t.Context(), refuse, url+"/")
+	refused("navigate", err)
+	_, err = tab.Reload(t.Context(), refuse)
+	refused("reload", err)
+	if !tab.Info().Crashed {
+		t.Error("a page that crashed is said to be there, since something was refused")
+	}
+
+	// A script that runs without end is not ended for who may not leave the page.
+	run(t, second, `setTimeout(() => { document.title = "spins"; while (!globalThis.enough) {} })`)
+	_, err = second.Navigate(t.Context(), refuse, url+"/")
+	refused("navigate", err)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := cdp.Call(ctx, second.Session(), runtime.Evaluate, runtime.EvaluateParams{Expression: "1"}); err == nil || second.Info().Crashed {
+		t.Errorf("the script was ended: %v, %+v", err, second.Info())
+	}
+	visit(t, second, url+"/")
+}
+
+// What a page writes is told in as many bytes as are of use.
+func TestTexts_areBounded(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>"})
+	b, tab := open(t, tabs.Options{})
+	visit(t, tab, url+"/")
+	run(t, tab, `history.replaceState(null, "", "/?" + "x".repeat(100_000)); console.log("l".repeat(100_000)); setTimeout(() => prompt("q".repeat(100_000), "d".repeat(100_000)))`)
+	await(t, b, "the prompt", func() bool { return tab.Dialog() != nil })
+	d, i, c := tab.Dialog(), tab.Info(), tab.Console()
+	if len(d.Text) > 2_000 || len(d.Default) > 20_000 || len(d.URL) > 5_000 {
+		t.Errorf("of a dialog: %d, %d and %d bytes", len(d.Text), len(d.Default), len(d.URL))
+	}
+	if !strings.HasPrefix(i.URL, url+"/?xxx") || len(i.URL) > 5_000 {
+		t.Errorf("of an address: %d bytes", len(i.URL))
+	}
+	long := 0
+	for _, l := range c {
+		if len(l.Text) > 5_000 || len(l.URL) > 5_000 {
+			t.Errorf("of a line of the console: %d and %d bytes", len(l.Text), len(l.URL))
+		}
+		if strings.HasPrefix(l.Text, "lll") {
+			long++
+		}
+	}
+	if long != 1 {
+		t.Errorf("the long line is there %d times", long)
+	}
+	for _, n := range b.Notices(0) {
+		if len(n.Text)+len(n.URL) > 10_000 {
+			t.Errorf("of a notice: %d and %d bytes", len(n.Text), len(n.URL))
+		}
+	}
+	if err := tab.Answer(false, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// A dialog waits for a person who has control, and until when is told anew.
+func TestDialog_waitsForAPerson(t *testing.T) {
+	t.Parallel()
+	url := site(t, map[string]string{"/": "<title>main</title>"})
+	b, tab := open(t, tabs.Options{Held: func() bool { return true }})
+	visit(t, tab, url+"/")
+	run(t, tab, `setTimeout(() => { document.title = "said " + confirm("Sure?") })`)
+	await(t, b, "the dialog", func() bool { return tab.Dialog() != nil })
+	first := tab.Dialog().Until
+	await(t, b, "more time", func() bool { d := tab.Dialog(); return d == nil || d.Until.After(first) })
+	if err := tab.Answer(true, ""); err != nil {
+		t.Fatal(err)
+	}
+	await(t, b, "the answer", func() bool { return tab.Info().Title == "said true" })
+}
+
+// nonsense is what a browser answers that is none: one in a sandbox may be anything.
+func nonsense(t *testing.T) devtools.DialFunc {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer ws.CloseNow()
+		say := func(format string, a ...any) {
+			ws.Write(r.Context(), websocket.MessageText, fmt.Appendf(nil, format, a...))
+		}
+		for {
+			_, data, err := ws.Read(r.Context())
+			if err != nil {
+				return
+			}
+			var m struct {
+				ID      int64  `json:"id"`
+				Session string `json:"sessionId"`
+				Method  string `json:"method"`
+			}
+			if err := json.Unmarshal(data, &m); err != nil {
+				t.Error(err)
+			}
+			result := `{}`
+			switch {
+			case m.Method == "Target.setAutoAttach" && m.Session == "":
+				say(`{"method":"Target.attachedToTarget","params":{"sessionId":"S1","targetInfo":null}}`)
+				say(`{"method":"Target.attachedToTarget","params":{"sessionId":"S1","targetInfo":{"targetId":"T1","type":"page","url":"http://x/"}}}`)
+				say(`{"method":"Runtime.consoleAPICalled","sessionId":"S1","params":{"type":"log","args":[null],"executionContextId":1,"timestamp":1,"stackTrace":{"callFrames":[null]}}}`)
+				say(`{"method":"Page.frameNavigated","sessionId":"S1","params":{"frame":null}}`)
+			case m.Method == "Page.getNavigationHistory":
+				result = `{"currentIndex":1,"entries":[null,null]}`
+			case m.Method == "Page.getFrameTree":
+				result = `{"frameTree":null}`
+			}
+			if m.Session != "" {
+				say(`{"id":%d,"sessionId":%q,"result":%s}`, m.ID, m.Session, result)
+			} else {
+				say(`{"id":%d,"result":%s}`, m.ID, result)
+			}
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return devtools.Endpoint{URL: "ws" + strings.TrimPrefix(srv.URL, "http")}.Dial
+}
+
+func TestBrowser_thatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	b := tabs.New(tabs.Options{Dial: nonsense(t)})
+	defer b.Close()
+	tab, err := b.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if frames, err := tab.Frames(t.Context()); err == nil {
+		t.Errorf("frames of no document: %+v", frames)
+	}
+	if _, err := tab.History(t.Context(), nil, -1); !errors.Is(err, tabs.ErrNoHistory) {
+		t.Errorf("a history of nothing: %v", err)
+	}
+	if n := len(tab.Console()); n != 1 {
+		t.Errorf("%d lines of the console", n)
 	}
 }
 

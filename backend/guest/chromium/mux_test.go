@@ -92,7 +92,7 @@ func (f *fakeBrowser) attach() (*Client, string) {
 
 func next(t *testing.T, c *Client) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	text, err := c.Next(ctx)
 	if err != nil {

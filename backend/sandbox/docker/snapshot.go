@@ -36,6 +36,10 @@ const (
 // written, which may be many gigabytes.
 const snapshotTimeout = 30 * time.Minute
 
+// removeImageTimeout bounds the removal of an image: the engine deletes file by
+// file what may be many gigabytes.
+const removeImageTimeout = 5 * time.Minute
+
 // calledOff is how long a snapshot that nobody wants any more is waited for. The
 // engine does not end one before it is done.
 const calledOff = 10 * time.Second
@@ -216,7 +220,7 @@ func (p *Provider) removeUnnamed(ctx context.Context) {
 }
 
 func (p *Provider) removeImage(ctx context.Context, id string) error {
-	_, err := call(ctx, p, "remove the image", removeTimeout, func(ctx context.Context) ([]image.DeleteResponse, error) {
+	_, err := call(ctx, p, "remove the image", removeImageTimeout, func(ctx context.Context) ([]image.DeleteResponse, error) {
 		return p.engine.ImageRemove(ctx, id, image.RemoveOptions{PruneChildren: true})
 	})
 	if cerrdefs.IsNotFound(err) {
