@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,6 +106,32 @@ func TestClick_framesAndShadowRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, l, "# top", "tall", "# Interactive elements")
+}
+
+func TestActed_whereInThePage(t *testing.T) {
+	d := newDesk(t, map[string]string{
+		"/": `<body style="margin:0;height:4000px"><style>button,input,iframe{position:absolute;left:100px;width:200px;height:40px;border:0}</style>
+			<button style="top:10px">Near</button><button style="top:2000px">Far</button><input aria-label=Name style="top:2500px">
+			<iframe style="top:3000px;height:300px" src="OTHER/inner"></iframe>`,
+		"/inner": `<body style="margin:0"><button style="position:absolute;left:20px;top:50px;width:100px;height:30px;border:0">Inner</button>`,
+	})
+	l := d.visit("/")
+	for _, tt := range []struct {
+		name string
+		act  func(browser.At) browser.Look
+		want browser.Box
+	}{
+		{"Near", d.click, browser.Box{X: 100, Y: 10, Width: 200, Height: 40}},
+		{"Far", d.click, browser.Box{X: 100, Y: 2000, Width: 200, Height: 40}},
+		{"Name", func(at browser.At) browser.Look { return d.typed(at, "Kim", false) }, browser.Box{X: 100, Y: 2500, Width: 200, Height: 40}},
+		{"Inner", d.click, browser.Box{X: 120, Y: 3050, Width: 100, Height: 30}},
+		{"Near", d.click, browser.Box{X: 100, Y: 10, Width: 200, Height: 40}},
+	} {
+		l = tt.act(number(t, l, tt.name))
+		if got := l.Acted.Box; math.Abs(got.X-tt.want.X) > 1 || math.Abs(got.Y-tt.want.Y) > 1 || got.Width != tt.want.Width || got.Height != tt.want.Height {
+			t.Errorf("%s was acted on at %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
 }
 
 func TestClick_refusals(t *testing.T) {

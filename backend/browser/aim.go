@@ -132,6 +132,18 @@ func (a aimed) place() Box {
 	return Box{X: a.x - (a.inner.x - a.box.X), Y: a.y - (a.inner.y - a.box.Y), Width: a.box.Width, Height: a.box.Height}
 }
 
+// inPage is place for who looks on: from the beginning of the page, however far it has
+// scrolled. Where it does not tell that, it is the zero Box: not to know it is no fault.
+func (a aimed) inPage(ctx context.Context) Box {
+	var scrolled struct{ X, Y float64 }
+	if a.frames[0].Eval(ctx, `() => ({x: scrollX, y: scrollY})`, &scrolled) != nil {
+		return Box{}
+	}
+	box := a.place()
+	box.X, box.Y = box.X+scrolled.X, box.Y+scrolled.Y
+	return box
+}
+
 // aim brings an element into view, through all frames around it, and finds a
 // point of it that nothing covers.
 func (c *act) aim(ctx context.Context, at At) (aimed, error) {
@@ -160,7 +172,7 @@ func (c *act) aim(ctx context.Context, at At) (aimed, error) {
 	out, err := c.outward(ctx, t.frame, a.inner)
 	a.x, a.y = out.x, out.y
 	if err == nil {
-		c.acted = Acted{What: a.what, Box: a.place()}
+		c.acted = Acted{What: a.what, Box: a.inPage(ctx)}
 	}
 	return a, err
 }
@@ -182,7 +194,7 @@ func (c *act) mark(ctx context.Context, t target) {
 	}
 	middle := point{got.Box.X + got.Box.Width/2, got.Box.Y + got.Box.Height/2}
 	if out, err := c.outward(ctx, t.frame, middle); err == nil {
-		c.acted.Box = aimed{x: out.x, y: out.y, inner: middle, box: *got.Box}.place()
+		c.acted.Box = aimed{target: t, x: out.x, y: out.y, inner: middle, box: *got.Box}.inPage(ctx)
 	}
 }
 

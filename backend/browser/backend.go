@@ -69,11 +69,11 @@ type Look struct {
 // Acted is the element that a call acted on.
 type Acted struct {
 	What   string // its tag and the beginning of its text; "" for none, or one that is not known
-	Box    Box    // where it was in the viewport; the zero Box where that is not known
+	Box    Box    // where it was, from the page's beginning; the zero Box where that is not known
 	Secret bool   // it is a field for a password or a code
 }
 
-// Box is a place in the page's viewport, in CSS pixels.
+// Box is a place on a page, in CSS pixels.
 type Box struct {
 	X      float64 `json:"x"`
 	Y      float64 `json:"y"`

@@ -27,14 +27,17 @@ type RecordingEntry struct {
 	Title string    `json:"title"`
 
 	// Of a frame: what it shows, in CSS pixels, with the page offset_top below its
-	// upper edge, and the number of the frame that has its picture.
+	// upper edge and scrolled by scroll_x and scroll_y, and the number of the frame
+	// that has its picture.
 	Width     float64 `json:"width"`
 	Height    float64 `json:"height"`
 	OffsetTop float64 `json:"offset_top"`
+	ScrollX   float64 `json:"scroll_x"`
+	ScrollY   float64 `json:"scroll_y"`
 	Picture   int64   `json:"picture"`
 
 	Label  string       `json:"label"` // of an action: what; of a gap: why
-	Box    *browser.Box `json:"box"`   // of an action, in CSS pixels of the viewport
+	Box    *browser.Box `json:"box"`   // of an action, in CSS pixels of the page
 	CallID string       `json:"call_id"`
 	Failed bool         `json:"failed"`
 	Reason string       `json:"reason"` // of a gap: held, idle, ended or erased

@@ -38,7 +38,7 @@ type BrowserDisplay struct {
 	Refused string `json:"refused"`
 
 	Picture   *BrowserPicture `json:"picture"` // it is the result's image
-	Box       *browser.Box    `json:"box"`     // of the element, in CSS pixels of the viewport; nil when it is not known
+	Box       *browser.Box    `json:"box"`     // of the element, in CSS pixels of the page; nil when it is not known
 	Tabs      []tabs.Info     `json:"tabs"`
 	Downloads []tabs.Download `json:"downloads"`
 	Console   []tabs.Line     `json:"console"`

@@ -139,11 +139,13 @@ test("a sandbox somewhere else is attached by its URL, and a wrong one is said a
   await url.fill("http://silent.example");
   await page.keyboard.press("Enter");
   await main().getByText("http://silent.example does not answer").waitFor();
+  await main().getByRole("checkbox", { name: "Give the agent the browser" }).check();
   await url.fill("http://10.0.0.7:8080");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "10.0.0.7:8080" }).waitFor();
   await page.locator("main header").getByText("shared").waitFor();
-  assert.deepEqual(server.posts.at(-1).body.spec, { wall: "remote", base_url: "http://10.0.0.7:8080", network: {} });
+  const { spec, plugins } = server.posts.at(-1).body;
+  assert.deepEqual({ spec, plugins }, { spec: { wall: "remote", base_url: "http://10.0.0.7:8080", network: {} }, plugins: ["browser"] });
 });
 
 test("an engine that does not answer is told with its age and why, and the list stays", { skip }, async () => {

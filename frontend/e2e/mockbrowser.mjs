@@ -84,7 +84,7 @@ export class MockBrowser {
     const holds = this.control.viewer === v.viewer;
     switch (m.type) {
       case "ping":
-        return isStopped ? undefined : v.ws.send(JSON.stringify({ type: "pong", t: m.t, server: stamp() }));
+        return v.ws.send(JSON.stringify({ type: "pong", ...(!isStopped && { t: m.t, server: stamp() }) }));
       case "got":
         this.got.push(m.seq);
         v.sent = v.sent.filter((seq) => seq > m.seq);

@@ -22,8 +22,8 @@ export class MockRecording {
     this.action(3, "click <a> Sign in", "b1", { x: 1166, y: 20, width: 78, height: 32 });
     this.frame(4, "Harbour Tickets: sign in");
     this.add(10, { kind: "gap", reason: "held", label: "A person had control: nothing is recorded then." });
-    this.frame(310, "Harbour Tickets: your bookings");
-    this.action(312, "click <button> Print", "b2", { x: 200, y: 300, width: 200, height: 60 }, true);
+    this.add(310, { title: "Harbour Tickets: your bookings", scroll_y: 900 });
+    this.action(312, "click <button> Print", "b2", { x: 200, y: 1200, width: 200, height: 60 }, true);
     this.frame(313, "Harbour Tickets: ticket 4711");
   }
 
@@ -31,7 +31,7 @@ export class MockRecording {
     const n = (this.entries.at(-1)?.n ?? this.first - 1) + 1;
     this.entries.push({
       n, at: stamp(this.began + seconds * 1000), kind: "frame", tab: 1, url: "https://tickets.example/", title: "", width: 1280, height: 800,
-      offset_top: 0, picture: n, label: "", box: null, call_id: "", failed: false, reason: "", ...over,
+      offset_top: 0, scroll_x: 0, scroll_y: 0, picture: n, label: "", box: null, call_id: "", failed: false, reason: "", ...over,
     });
   }
 

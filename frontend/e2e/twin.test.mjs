@@ -158,11 +158,8 @@ test("a card says what was done in the browser, shows it, and what the page did 
   await card("browser_click").getByText("line 59 <script>").waitFor();
   assert.equal(await log.locator("a[href*=evil], script").count(), 0);
 
-  call("browser_screenshot", { index: 3 }, { picture: { width: 96, height: 54, scale: 0.5 }, box: { x: 48, y: 27, width: 48, height: 27 } }, { images: [{ media_type: "image/png", data: PNG }] });
+  call("browser_screenshot", { index: 3 }, { picture: { width: 96, height: 54, scale: 0.5 } }, { images: [{ media_type: "image/png", data: PNG }] });
   const shot = card("browser_screenshot").getByRole("button", { name: /^Enlarge the picture/ });
-  const mark = await shot.locator(".mark").boundingBox();
-  const picture = await shot.getByRole("img").boundingBox();
-  assert.ok(Math.abs(mark.x - picture.x - picture.width / 4) < 3 && Math.abs(mark.width - picture.width / 4) < 3, "the box lies where the element was");
   await shot.click();
   await page.getByRole("dialog").getByRole("img").waitFor();
   await page.keyboard.press("Escape");

@@ -31,14 +31,16 @@ type Entry struct {
 	Title string    `json:"title"`
 
 	// Of a frame: what it shows, in CSS pixels, with the page OffsetTop below its
-	// upper edge, and the number of the entry that has the picture: its own, or an
-	// earlier one's that looked the same.
+	// upper edge and scrolled by ScrollX and ScrollY, and the number of the entry that
+	// has the picture: its own, or an earlier one's that looked the same.
 	Width     float64 `json:"width"`
 	Height    float64 `json:"height"`
 	OffsetTop float64 `json:"offset_top"`
+	ScrollX   float64 `json:"scroll_x"`
+	ScrollY   float64 `json:"scroll_y"`
 	Picture   int64   `json:"picture"`
 
-	// Of an action: what it was, in words, and where, in CSS pixels of the viewport
+	// Of an action: what it was, in words, and where, in CSS pixels of the page
 	// (nil where that is not known); of a gap, Label says why.
 	Label  string       `json:"label"`
 	Box    *browser.Box `json:"box"`

@@ -135,7 +135,10 @@ func (r *recorder) take(v *relay.Viewer, f *relay.Frame) time.Duration {
 		v.Fresh() // a page that is still paints no other
 		return quick
 	}
-	e := Entry{At: f.At, Tab: f.Tab, Width: f.Meta.DeviceWidth, Height: f.Meta.DeviceHeight, OffsetTop: f.Meta.OffsetTop}
+	e := Entry{
+		At: f.At, Tab: f.Tab, Width: f.Meta.DeviceWidth, Height: f.Meta.DeviceHeight, OffsetTop: f.Meta.OffsetTop,
+		ScrollX: f.Meta.ScrollX, ScrollY: f.Meta.ScrollY,
+	}
 	for _, t := range r.state.Tabs {
 		if t.Number == f.Tab {
 			e.URL, e.Title = t.URL, t.Title

@@ -193,6 +193,24 @@ func TestLibrary_recordsWhileTheAgentUsesTheBrowser(t *testing.T) {
 	o.until("the page when the agent is back", o.shows(91))
 }
 
+func TestLibrary_knowsWhereAPageHasScrolled(t *testing.T) {
+	o := newRoom(t)
+	o.record()
+	o.until("the page as it is", o.shows(128))
+	frames, err := o.tab.Frames(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := frames[0].Eval(t.Context(), `() => { document.body.style.height = "4000px"; scrollTo(0, 700) }`, nil); err != nil {
+		t.Fatal(err)
+	}
+	o.paint(0, 200, 0)
+	all := o.until("what it has scrolled to", o.shows(200))
+	if f := frame(all); f.ScrollX != 0 || f.ScrollY != 700 {
+		t.Errorf("the frame is scrolled by %v, %v, want 0, 700", f.ScrollX, f.ScrollY)
+	}
+}
+
 func TestLibrary_pausesBetweenPictures(t *testing.T) {
 	o := newRoom(t)
 	o.record()

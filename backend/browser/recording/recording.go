@@ -142,7 +142,7 @@ func (r *recording) frame(e Entry, picture []byte) (bool, error) {
 // same reports whether two frames show the same.
 func same(a, b Entry) bool {
 	return a.Picture == b.Picture && a.Tab == b.Tab && a.URL == b.URL && a.Title == b.Title &&
-		a.Width == b.Width && a.Height == b.Height && a.OffsetTop == b.OffsetTop
+		a.Width == b.Width && a.Height == b.Height && a.OffsetTop == b.OffsetTop && a.ScrollX == b.ScrollX && a.ScrollY == b.ScrollY
 }
 
 func (r *recording) action(e Entry) error {

@@ -721,6 +721,8 @@ export interface RecordingEntry {
   width: number;
   height: number;
   offset_top: number;
+  scroll_x: number;
+  scroll_y: number;
   picture: number;
   label: string;
   box: BrowserBox | null;

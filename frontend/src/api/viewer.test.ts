@@ -129,6 +129,24 @@ describe("ViewerSocket", () => {
     expect(links.slice(-3)).toEqual(["open", "waiting", "connecting"]);
   });
 
+  it("gives up a connection on which nothing comes any more, and one that never opens", async () => {
+    socket.open();
+    last().open();
+    const cut = socket.take();
+    for (let i = 0; i < 30; i++) {
+      vi.advanceTimersByTime(2_000);
+      last().tell({ type: "pong", t: last().of("ping").at(-1)?.t, server: new Date().toISOString() });
+    }
+    expect([wires.length, links.at(-1)]).toEqual([1, "open"]); // a still page is no dead one
+    vi.advanceTimersByTime(40_000);
+    await expect(cut).rejects.toMatchObject({ code: "unreachable" });
+    expect(wires[0]?.closed).toBe(true);
+    expect([wires.length, links.at(-1)]).toEqual([2, "connecting"]);
+    vi.advanceTimersByTime(40_000);
+    expect(wires[1]?.closed).toBe(true);
+    expect(wires.length).toBe(3);
+  });
+
   it("answers a command when the server has done it, refused it, or is gone", async () => {
     socket.open();
     await expect(socket.take()).rejects.toThrow("not connected");

@@ -51,6 +51,11 @@ const OPEN = 1;
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 5_000;
 const PING_MS = 2_000;
+/**
+ * A connection that says nothing for so long after a ping is dead: nothing else tells of a network that is gone. It is
+ * longer than the server gives one message to get through.
+ */
+const SILENCE_MS = 35_000;
 const HEAD = 4;
 
 /**
@@ -69,6 +74,8 @@ export class ViewerSocket {
   private retry: ReturnType<typeof setTimeout> | undefined;
   private beat: ReturnType<typeof setInterval> | undefined;
   private pinged = { t: 0, at: 0 };
+  /** heardAt is when the connection gave its last sign of life. */
+  private heardAt = 0;
   private state: ViewerLink = "paused";
 
   constructor(
@@ -85,6 +92,9 @@ export class ViewerSocket {
     this.told = JSON.stringify(this.size);
     const wire = this.connect(this.size);
     this.wire = wire;
+    this.heardAt = performance.now();
+    this.pinged = { t: 0, at: 0 };
+    this.beat = setInterval(() => this.ping(), PING_MS);
     wire.onopen = () => this.wire === wire && this.opened();
     wire.onmessage = (m) => this.wire === wire && this.receive(wire, m.data);
     wire.onclose = () => this.wire === wire && this.lost();
@@ -144,18 +154,23 @@ export class ViewerSocket {
   }
 
   private opened(): void {
+    this.heardAt = performance.now();
     this.become("open");
     this.look(this.size);
     this.ping();
-    this.beat = setInterval(() => this.ping(), PING_MS);
   }
 
+  /** ping asks for a sign of life, and gives up a connection that gives none. In a hidden window it may come a minute late. */
   private ping(): void {
-    this.pinged = { t: Date.now(), at: performance.now() };
-    this.send({ type: "ping", t: this.pinged.t });
+    const now = performance.now();
+    if (this.wire?.readyState === OPEN && this.heardAt >= this.pinged.at) {
+      this.pinged = { t: Date.now(), at: now };
+      this.send({ type: "ping", t: this.pinged.t });
+    } else if (now - Math.max(this.heardAt, this.pinged.at) > SILENCE_MS) this.lost();
   }
 
   private receive(wire: ViewerWire, data: unknown): void {
+    this.heardAt = performance.now();
     if (data instanceof ArrayBuffer) return this.picture(wire, data);
     if (typeof data !== "string") return;
     let m: Message;

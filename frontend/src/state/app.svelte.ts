@@ -84,7 +84,7 @@ export class App {
   /** token is what a socket carries as its subprotocol. */
   token: string;
   /** viewer is the name under which this window takes control of browsers. */
-  private readonly viewer = viewerOf(sessionStorage, isReload(), () => crypto.randomUUID());
+  private readonly viewer = viewerOf(sessionStorage, isReload(), randomName);
   private readonly room = { dock: new MediaQuery(ROOM_FOR_DOCK), list: new MediaQuery(ROOM_FOR_LIST), both: new MediaQuery(ROOM_FOR_BOTH) };
   private socket: EventSocket | null = null;
   private readonly listeners = new Set<(f: Frame) => void>();
@@ -226,6 +226,12 @@ export class App {
     this.attempt("The answer was not taken", () => this.client.decide(id, callID, { allow, reason }));
   answer = (id: string, callID: string, r: AnswerRequest) =>
     this.attempt("The answer was not taken", () => this.client.answer(id, callID, r));
+  /** answerHands answers an agent that asked for hands in the browser. It goes on at once, so this window gives control back first. */
+  async answerHands(id: string, callID: string, r: AnswerRequest): Promise<boolean> {
+    const browser = this.browser(id);
+    if (browser.hold === "me") await browser.giveBack();
+    return this.answer(id, callID, r);
+  }
   release = (id: string, how: "remove" | "keep" | "stop") =>
     this.attempt("The sandbox was not released", () => this.client.release(id, { how }));
   command = (id: string, verb: Exclude<Verb, "interrupt">) =>
@@ -564,6 +570,11 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
 /** containerOf returns the id of the container that a session's sandbox is, or is a guest in. */
 function containerOf(s: Session): string {
   return /#([^+]+)/.exec(s.ref)?.[1] ?? s.short_id;
+}
+
+/** randomName names something for good. A page that came over plain HTTP from elsewhere has no crypto.randomUUID. */
+function randomName(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
 /** isReload says that this page was there before, in this window. */

@@ -52,6 +52,10 @@ export class Browser {
   private last: Uint8Array<ArrayBuffer> | null = null;
   private paint: Paint | null = null;
   private isMeasured = false;
+  /** noticed counts notices. Their own numbers begin anew with each browser. */
+  private noticed = 0;
+  /** isKept says that the next picture may be an old one, which a view begins with. */
+  private isKept = true;
 
   constructor(
     private readonly server: BrowserServer,
@@ -162,7 +166,10 @@ export class Browser {
 
   /** leave is pause for a panel that goes away: it gives back the control that nobody would be left to give back. */
   leave(): void {
-    if (this.mine) void this.socket.giveBack().catch(() => undefined); // nobody waits for the answer
+    if (this.mine && this.view) {
+      void this.socket.giveBack().catch(() => undefined); // nobody waits for the answer
+      this.view = { ...this.view, control: { look: true } };
+    }
     this.pause();
   }
 
@@ -252,12 +259,15 @@ export class Browser {
 
   private linked(l: ViewerLink): void {
     this.link = l;
-    if (l === "open") this.refusal = null;
+    if (l === "open") {
+      this.refusal = null;
+      this.isKept = true;
+    }
     if (l === "ended" || l === "refused") void this.read();
   }
 
   private apply(s: RelayState): void {
-    const fresh = (s.notices ?? []).filter((n) => n.seq > (this.notices.at(-1)?.seq ?? 0));
+    const fresh = (s.notices ?? []).map((n) => ({ ...n, seq: ++this.noticed })); // each is told once
     this.view = s;
     if (fresh.length === 0) return;
     this.notices = [...this.notices, ...fresh].slice(-KEPT);
@@ -277,7 +287,8 @@ export class Browser {
     this.drawnAt = now;
     this.drawn.push(now);
     const late = Math.max(0, now + this.ahead - Date.parse(head.at));
-    this.late = this.late === 0 ? late : this.late + (late - this.late) * SMOOTH;
+    if (!this.isKept) this.late = this.late === 0 ? late : this.late + (late - this.late) * SMOOTH;
+    this.isKept = false;
   }
 }
 

@@ -92,6 +92,7 @@ describe("Browser", () => {
       wire.tell({ control: { viewer, until: "2026-01-01T00:05:00Z", look: true } });
       browser.leave();
       expect([viewer, wire.sent.some((m) => m.type === "give_back"), wire.readyState, browser.link, browser.refusal]).toEqual([viewer, viewer === "me", 3, "paused", null]);
+      expect(browser.hold).toBe(viewer === "me" ? "agent" : "other");
     }
   });
 
@@ -105,14 +106,36 @@ describe("Browser", () => {
   it("keeps what happened once, and says what is new", () => {
     look();
     wire.tell({ notices: [notice(1), notice(2)] });
-    wire.tell({ notices: [notice(2), notice(3)] });
+    wire.tell({ notices: [notice(3)] });
     wire.tell({});
-    expect(browser.notices.map((n) => n.seq)).toEqual([1, 2, 3]);
+    expect(browser.notices.map((n) => n.text)).toEqual(["notice 1", "notice 2", "notice 3"]);
     expect(browser.news).toBe(3);
     browser.acknowledge();
     expect(browser.news).toBe(0);
     wire.tell({ notices: [notice(4)] });
     expect(browser.news).toBe(1);
+    wire.tell({ ended: "The browser was stopped." });
+    look();
+    wire.tell({ notices: [{ ...notice(1), text: "another browser's first" }] });
+    expect(browser.notices.map((n) => n.text).slice(-2)).toEqual(["notice 4", "another browser's first"]);
+    expect(new Set(browser.notices.map((n) => n.seq)).size).toBe(5);
+    expect(browser.news).toBe(2);
+  });
+
+  it("does not take the age of a still page for the delay of its picture", async () => {
+    look();
+    wire.tell({});
+    wire.frame(1, new Date(Date.now() - 60_000).toISOString());
+    await vi.advanceTimersByTimeAsync(0);
+    expect([browser.head?.seq, browser.late]).toEqual([1, 0]);
+    wire.frame(2, new Date(Date.now() - 30).toISOString());
+    await vi.advanceTimersByTimeAsync(0);
+    expect(browser.late).toBeCloseTo(30);
+    browser.pause();
+    look();
+    wire.frame(2, new Date(Date.now() - 60_000).toISOString());
+    await vi.advanceTimersByTimeAsync(0);
+    expect(browser.late).toBeCloseTo(30);
   });
 
   it("reads the downloads when there is one, and takes a folder that is not there yet for empty", async () => {

@@ -7,7 +7,7 @@ const NOON = Date.parse("2026-03-01T12:00:00Z");
 
 const entry = (n: number, seconds: number, over: Partial<RecordingEntry> = {}): RecordingEntry => ({
   n, at: new Date(NOON + seconds * 1000).toISOString(), kind: "frame", tab: 1, url: "", title: "", width: 1280, height: 720,
-  offset_top: 0, picture: n, label: "", box: null, call_id: "", failed: false, reason: "", ...over,
+  offset_top: 0, scroll_x: 0, scroll_y: 0, picture: n, label: "", box: null, call_id: "", failed: false, reason: "", ...over,
 });
 const action = (n: number, seconds: number, call = `c${n}`): RecordingEntry => entry(n, seconds, { kind: "action", label: `click ${n}`, call_id: call });
 const gap = (n: number, seconds: number): RecordingEntry => entry(n, seconds, { kind: "gap", reason: "held" });

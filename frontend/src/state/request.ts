@@ -127,7 +127,7 @@ export function browserOf(form: Form, about: About | null): boolean {
 }
 
 /** pluginsOf returns what the agent is given beside its tools: what is configured, and what is chosen. */
-function pluginsOf(form: Form, about: About | null): string[] {
+export function pluginsOf(form: Form, about: About | null): string[] {
   const usual = (about?.plugins ?? []).filter((p) => p.default && p.name !== BROWSER).map((p) => p.name);
   return browserOf(form, about) ? [...usual, BROWSER] : usual;
 }

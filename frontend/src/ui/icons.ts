@@ -44,7 +44,6 @@ export const paths = {
   forward: "M3 8h9.8m-4-4 4 4-4 4",
   clock: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.8V8l2.2 1.6",
   film: "M2.5 3h11v10h-11zM5 3v10m6-10v10M2.5 6.3H5m6 0h2.5m-11 3.4H5m6 0h2.5",
-  paste: "M6 3H4v10.5h8V3h-2M6 2h4v2.5H6z",
   bell: "M4 11.5V7.2a4 4 0 0 1 8 0v4.3l1 1H3ZM6.8 14.2h2.4",
   bellOff: "M4 11.5V7.2c0-.6.1-1.2.4-1.7M6.2 3.7A4 4 0 0 1 12 7.2v2.5m-1.5 2.8H3l1-1M6.8 14.2h2.4M2.5 2.5l11 11",
   archive: "M2 3h12v3H2zM3 6v7h10V6M6.5 8.5h3",

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { BrowserDisplay } from "../api/types.gen";
-import { actionText, isBrowser, markOf, pageText, refusalOf, shownInput } from "./browser";
+import { actionText, isBrowser, pageText, refusalOf, shownInput } from "./browser";
 
 const display = (over: Partial<BrowserDisplay> = {}): BrowserDisplay => ({
   action: "", target: "", url: "", title: "", tab: 1, notices: null, elements: 0, snapshot: "", secret: false, refused: "",
@@ -43,18 +43,6 @@ describe("pageText", () => {
     expect(pageText(display({ title: "Shop", url: "https://shop.test/cart" }))).toBe("Shop · shop.test/cart");
     expect(pageText(display({ title: "shop.test", url: "https://shop.test/" }))).toBe("shop.test");
     expect(pageText(null)).toBe("");
-  });
-});
-
-describe("markOf", () => {
-  const picture = { width: 640, height: 400, scale: 0.5 };
-  it("is the box in per cent of the picture, cut at its edges", () => {
-    expect(markOf(display({ picture, box: { x: 128, y: 80, width: 64, height: 40 } }))).toEqual({ left: 10, top: 10, width: 5, height: 5 });
-    expect(markOf(display({ picture, box: { x: -64, y: 0, width: 128, height: 80 } }))).toEqual({ left: 0, top: 0, width: 5, height: 10 });
-  });
-  it("is nothing where there is no box, or it is not in the picture", () => {
-    expect(markOf(display({ picture }))).toBeNull();
-    expect(markOf(display({ picture, box: { x: 2000, y: 0, width: 10, height: 10 } }))).toBeNull();
   });
 });
 

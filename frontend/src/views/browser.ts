@@ -134,27 +134,3 @@ export function refusalOf(call: Pick<Call, "state" | "text">, d: BrowserDisplay 
 export function elementsText(d: BrowserDisplay | null): string {
   return d?.elements ? count(d.elements, "element") : "";
 }
-
-/** A box in per cent of a picture. */
-export interface Mark {
-  left: number;
-  top: number;
-  width: number;
-  height: number;
-}
-
-/** markOf is where on its picture a call acted; null where that is not known or is not in the picture. */
-export function markOf(d: BrowserDisplay | null): Mark | null {
-  const box = d?.box;
-  const picture = d?.picture;
-  if (!box || !picture || picture.width <= 0 || picture.height <= 0 || picture.scale <= 0) return null;
-  const across = picture.width / picture.scale; // CSS pixels that the picture shows
-  const down = picture.height / picture.scale;
-  const left = Math.max(0, box.x);
-  const top = Math.max(0, box.y);
-  const right = Math.min(across, box.x + box.width);
-  const bottom = Math.min(down, box.y + box.height);
-  if (right <= left || bottom <= top) return null;
-  const share = (n: number, of: number): number => Math.round((n / of) * 10_000) / 100;
-  return { left: share(left, across), top: share(top, down), width: share(right - left, across), height: share(bottom - top, down) };
-}
