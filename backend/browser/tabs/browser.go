@@ -355,7 +355,7 @@ func (b *Browser) open(ctx context.Context, by devtools.Gate, l *link) (*Tab, er
 		URL: "about:blank", BrowserContextID: cdp.BrowserContextID(b.o.Context),
 	})
 	if err != nil {
-		return nil, fault(fmt.Errorf("open a tab: %w", err))
+		return nil, b.fault(fmt.Errorf("open a tab: %w", err))
 	}
 	var t *Tab
 	err = b.wait(ctx, func() bool {
@@ -363,7 +363,7 @@ func (b *Browser) open(ctx context.Context, by devtools.Gate, l *link) (*Tab, er
 		return t != nil || b.link != l
 	})
 	if err != nil || t == nil {
-		return nil, fault(fmt.Errorf("open a tab: %w", errors.Join(err, l.conn.Err())))
+		return nil, b.fault(fmt.Errorf("open a tab: %w", errors.Join(err, l.conn.Err())))
 	}
 	return t, b.Activate(by, t)
 }
@@ -417,7 +417,7 @@ func (b *Browser) CloseTab(ctx context.Context, by devtools.Gate, t *Tab) error 
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if _, err := cdp.Call(ctx, t.session.Conn().Session("").Gated(by), target.CloseTarget, target.CloseTargetParams{TargetID: target.ID(t.target)}); err != nil {
-		return fault(fmt.Errorf("close tab %d: %w", t.number, err))
+		return b.fault(fmt.Errorf("close tab %d: %w", t.number, err))
 	}
 	return b.wait(ctx, func() bool { return t.gone })
 }
@@ -455,14 +455,37 @@ func (b *Browser) ring() {
 }
 
 // fault gives an error of the connection the name under which callers know it.
-func fault(err error) error {
+func (b *Browser) fault(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, devtools.ErrClosed):
 		return fmt.Errorf("%w (%v)", ErrBroken, err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w (%w)", ErrStuck, err)
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case !b.answers():
+		return fmt.Errorf("%w (%v, and the browser says nothing either)", ErrBroken, err)
 	}
-	return err
+	return fmt.Errorf("%w (%w)", ErrStuck, err)
+}
+
+// answers tells whether the browser itself answers, whatever its pages do. A
+// connection whose other end went away without a word looks like a page that is
+// stuck, and would for as long as the network takes to notice: it is ended here, and
+// the next call makes another.
+func (b *Browser) answers() bool {
+	b.mu.Lock()
+	l := b.link
+	b.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	probe, cancel := context.WithTimeout(b.life, stepTime)
+	defer cancel()
+	_, err := cdp.Call(probe, l.conn, browser.GetVersion, cdp.Empty{})
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.conn.Close()
+		<-l.gone
+	}
+	return err == nil
 }

@@ -107,11 +107,11 @@ func (t *Tab) Navigate(ctx context.Context, by devtools.Gate, address string) (L
 	var before int
 	res, err := cdp.Call(call, t.session.Gated(t.leaving(by, &before)), page.Navigate, page.NavigateParams{URL: to})
 	switch {
-	case err != nil && call.Err() != nil && ctx.Err() == nil:
+	case err != nil && call.Err() != nil && ctx.Err() == nil && t.b.answers():
 		devtools.Post(t.session.Gated(by), page.StopLoading, cdp.Empty{})
 		return Loaded{}, fmt.Errorf("open %s: the server did not answer within %v; try again later, or another address (%w)", shown, AnswerTime, ErrStuck)
 	case err != nil:
-		return Loaded{}, fault(fmt.Errorf("open %s: %w", shown, err))
+		return Loaded{}, t.b.fault(fmt.Errorf("open %s: %w", shown, err))
 	case res.IsDownload:
 		return Loaded{Complete: true, Download: true}, nil
 	case res.ErrorText != "":
@@ -169,7 +169,7 @@ func (t *Tab) Reload(ctx context.Context, by devtools.Gate) (Loaded, error) {
 	defer cancel()
 	var before int
 	if _, err := cdp.Call(call, t.session.Gated(t.leaving(by, &before)), page.Reload, page.ReloadParams{}); err != nil {
-		return Loaded{}, fault(fmt.Errorf("reload: %w", err))
+		return Loaded{}, t.b.fault(fmt.Errorf("reload: %w", err))
 	}
 	return t.loaded(ctx, func() bool { return t.documents > before })
 }
@@ -183,7 +183,7 @@ func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded,
 	defer cancel()
 	h, err := cdp.Call(call, t.session, page.GetNavigationHistory, cdp.Empty{})
 	if err != nil {
-		return Loaded{}, fault(fmt.Errorf("read the history: %w", err))
+		return Loaded{}, t.b.fault(fmt.Errorf("read the history: %w", err))
 	}
 	to := int(h.CurrentIndex) + steps
 	if to < 0 || to >= len(h.Entries) || h.Entries[to] == nil {
@@ -193,7 +193,7 @@ func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded,
 	before, url := t.documents, t.url
 	t.b.mu.Unlock()
 	if _, err := cdp.Call(call, t.session.Gated(by), page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
-		return Loaded{}, fault(fmt.Errorf("go in the history: %w", err))
+		return Loaded{}, t.b.fault(fmt.Errorf("go in the history: %w", err))
 	}
 	want := told(h.Entries[to].URL)
 	return t.loaded(ctx, func() bool { return t.documents > before || (t.url != url && t.url == want) })
@@ -223,7 +223,7 @@ func (t *Tab) loaded(ctx context.Context, begun func() bool) (Loaded, error) {
 		return Loaded{}, dead
 	}
 	if err != nil && ctx.Err() != nil {
-		return Loaded{}, fault(context.Cause(ctx))
+		return Loaded{}, t.b.fault(context.Cause(ctx))
 	}
 	return l, nil
 }

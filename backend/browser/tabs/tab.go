@@ -394,7 +394,7 @@ func Call[P, R any](ctx context.Context, t *Tab, s *devtools.Session, c cdp.Comm
 		if dead := t.Alive(); dead != nil {
 			return zero, dead
 		}
-		return zero, fault(err)
+		return zero, t.b.fault(err)
 	}
 	return r, nil
 }

@@ -608,7 +608,8 @@ func TestDialog_waitsForAPerson(t *testing.T) {
 }
 
 // nonsense is what a browser answers that is none: one in a sandbox may be anything.
-func nonsense(t *testing.T) devtools.DialFunc {
+// While dead is set it says nothing.
+func nonsense(t *testing.T, dead *atomic.Bool) devtools.DialFunc {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -630,6 +631,9 @@ func nonsense(t *testing.T) devtools.DialFunc {
 			}
 			if err := json.Unmarshal(data, &m); err != nil {
 				t.Error(err)
+			}
+			if dead.Load() {
+				continue
 			}
 			result := `{}`
 			switch {
@@ -656,7 +660,7 @@ func nonsense(t *testing.T) devtools.DialFunc {
 
 func TestBrowser_thatMakesNoSense(t *testing.T) {
 	t.Parallel()
-	b := tabs.New(tabs.Options{Dial: nonsense(t)})
+	b := tabs.New(tabs.Options{Dial: nonsense(t, new(atomic.Bool))})
 	defer b.Close()
 	tab, err := b.Active(t.Context())
 	if err != nil {
@@ -699,4 +703,28 @@ func FuzzAddress(f *testing.F) {
 			t.Errorf("Address(%q) = %q", typed, got)
 		}
 	})
+}
+
+// A network that goes away closes no connection. Its browser is told from a page that
+// is stuck, and the call after the one that found out goes by a new connection.
+func TestBrowser_whoseNetworkWentAway(t *testing.T) {
+	t.Parallel()
+	var dead atomic.Bool
+	b := tabs.New(tabs.Options{Dial: nonsense(t, &dead)})
+	defer b.Close()
+	tab, err := b.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Store(true)
+	if _, err := tab.History(t.Context(), nil, -1); !errors.Is(err, tabs.ErrBroken) {
+		t.Errorf("a call that nobody answers: %v, want ErrBroken", err)
+	}
+	dead.Store(false)
+	if tab, err = b.Active(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.History(t.Context(), nil, -1); !errors.Is(err, tabs.ErrNoHistory) {
+		t.Errorf("the call after it: %v, want ErrNoHistory", err)
+	}
 }
