@@ -229,6 +229,7 @@ func (b *build) note(line string) {
 	b.Log = append(b.Log, line)
 	if over := len(b.Log) - logLines; over > 0 {
 		b.Log = slices.Delete(b.Log, 0, over)
+		b.Dropped += over
 	}
 }
 

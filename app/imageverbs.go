@@ -45,6 +45,9 @@ made on Debian's own image, else of Debian's packages by mmdebstrap on this mach
 	return group(&cobra.Command{Use: "image", Short: "Images of the docker wall"}, build, pull)
 }
 
+// stepsAfter are the steps of a build that come after the first n and are kept.
+func stepsAfter(b *httpapi.Build, n int) []string { return b.Log[max(n-b.Dropped, 0):] }
+
 // make starts the build or pull of an image, or joins the one that runs, and
 // prints its steps. An interrupt cancels it.
 func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) error {
@@ -57,7 +60,7 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 	if err := client.call(ctx, "POST", "/images/"+kind, httpapi.BuildRequest{Image: image}, &started); err != nil {
 		return err
 	}
-	printed := 0
+	printed := 0 // steps
 	for {
 		_, data, err := conn.Read(ctx)
 		switch {
@@ -73,8 +76,11 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 		if f.Build == nil || f.Build.Kind != kind || f.Build.Image != image || f.Build.StartedAt.Before(started.StartedAt) {
 			continue
 		}
-		for ; printed < len(f.Build.Log) && f.Build.State != httpapi.BuildFailed; printed++ {
-			fmt.Fprintln(c.out, printable(f.Build.Log[printed]))
+		if f.Build.State != httpapi.BuildFailed {
+			for _, step := range stepsAfter(f.Build, printed) {
+				fmt.Fprintln(c.out, printable(step))
+			}
+			printed = f.Build.Dropped + len(f.Build.Log)
 		}
 		switch f.Build.State {
 		case httpapi.BuildDone:

@@ -264,7 +264,8 @@ type Build struct {
 	Ref       string     `json:"ref"`   // what it makes
 	State     string     `json:"state"` // "running", "done", "failed", "cancelled"
 	Step      string     `json:"step"`
-	Log       []string   `json:"log"` // steps so far, the last 200
+	Log       []string   `json:"log"`     // steps so far, the last 200
+	Dropped   int        `json:"dropped"` // steps before those
 	Error     string     `json:"error"`
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"`

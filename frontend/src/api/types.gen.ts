@@ -190,6 +190,7 @@ export interface Build {
   state: string;
   step: string;
   log: string[] | null;
+  dropped: number;
   error: string;
   started_at: string;
   ended_at: string | null;

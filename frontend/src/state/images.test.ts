@@ -54,7 +54,7 @@ describe("recipes", () => {
 });
 
 describe("builds", () => {
-  const build = (change: Partial<Build>): Build => ({ kind: "build", image: "tiny", ref: "glovebox/tiny:1", state: "running", step: "", log: [], error: "", started_at: "1", ended_at: null, detail: "", bytes: 0, total: 0, bytes_per_second: 0, ...change });
+  const build = (change: Partial<Build>): Build => ({ kind: "build", image: "tiny", ref: "glovebox/tiny:1", state: "running", step: "", log: [], dropped: 0, error: "", started_at: "1", ended_at: null, detail: "", bytes: 0, total: 0, bytes_per_second: 0, ...change });
 
   it("end once, also when the answer comes after the frame", async () => {
     const images = new Images(() => ({
