@@ -28,7 +28,7 @@ const (
 var library string
 
 // script calls a function of page.js by name.
-var script = `(name, ...args) => (globalThis.glovebox ??= ` + library + `)[name](...args)`
+var script = `(name, ...args) => (globalThis.glovebox ??= (secrets => ` + library + `)(` + tabs.Secrets + `))[name](...args)`
 
 // Options are what an Agent is made of; Browser is needed.
 type Options struct {

@@ -32,6 +32,9 @@ func (c *act) look(ctx context.Context, content bool) (Look, error) {
 	if err != nil {
 		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
 	}
+	if err := token.Do(c.tabs.Cover); err != nil {
+		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
+	}
 	l, err := c.see(ctx, content)
 	if err != nil {
 		return Look{}, err
@@ -218,7 +221,7 @@ func (e Element) write(w *bytes.Buffer) {
 	}
 	switch {
 	case e.Secret:
-		w.WriteString(" = (a password)")
+		w.WriteString(" = " + secretText)
 	case e.Value != "":
 		fmt.Fprintf(w, " = %q", e.Value)
 	}

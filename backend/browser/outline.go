@@ -12,6 +12,11 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 )
 
+// secretText stands for what a field for a secret holds.
+const secretText = "(a password)"
+
+var secretValues = `() => { const s = ` + tabs.Secrets + `; s.look(); return s.values() }`
+
 // MaxOutline is how many nodes of an outline are kept.
 const MaxOutline = 5000
 
@@ -28,7 +33,7 @@ type Node struct {
 	Depth  int      `json:"depth"`
 	Role   string   `json:"role"`
 	Name   string   `json:"name"`
-	Value  string   `json:"value,omitzero"` // never what a password field holds
+	Value  string   `json:"value,omitzero"` // never what a field for a secret holds
 	Level  int      `json:"level,omitzero"` // of a heading
 	States []string `json:"states,omitzero"`
 }
@@ -65,6 +70,16 @@ func ReadOutline(ctx context.Context, tab *tabs.Tab) (Outline, error) {
 	}
 	r := outliner{out: &o, trees: map[cdp.FrameID]tree{}}
 	for _, f := range frames {
+		var values []string
+		if err := f.Eval(ctx, secretValues, &values); err != nil {
+			if f.Parent != nil && gone(err) {
+				continue
+			}
+			return o, fmt.Errorf("read the outline: %w", err)
+		}
+		for _, v := range values {
+			r.secrets = append(r.secrets, plain(v))
+		}
 		got, err := tabs.Call(ctx, tab, f.Session(), accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{FrameID: f.ID})
 		if err != nil {
 			if f.Parent != nil && gone(err) {
@@ -103,8 +118,19 @@ type tree struct {
 }
 
 type outliner struct {
-	out   *Outline
-	trees map[cdp.FrameID]tree
+	out     *Outline
+	trees   map[cdp.FrameID]tree
+	secrets []string // what fields for secrets hold
+}
+
+// hidden is a text without what fields for secrets hold, which a page shows in them.
+func (r *outliner) hidden(s string) string {
+	for _, secret := range r.secrets {
+		if s == secret || len(secret) > 3 && strings.Contains(s, secret) {
+			return secretText
+		}
+	}
+	return s
 }
 
 func (r *outliner) frame(id cdp.FrameID, depth int) {
@@ -127,13 +153,13 @@ func (r *outliner) node(t tree, n *accessibility.Node, depth int, around string)
 		r.out.Cut = true
 		return
 	}
-	role, name := text(n.Role), text(n.Name)
+	role, name := text(n.Role), r.hidden(text(n.Name))
 	if role == "InlineTextBox" {
 		return
 	}
 	kept := !n.Ignored && role != "none" && (role != "generic" || name != "") && !(role == "StaticText" && (name == "" || name == around))
 	if kept {
-		node := Node{Depth: depth, Role: role, Name: name, Value: text(n.Value)}
+		node := Node{Depth: depth, Role: role, Name: name, Value: r.hidden(text(n.Value))}
 		if role == "StaticText" {
 			node.Role = "text"
 		}
@@ -173,7 +199,9 @@ func text(v *accessibility.Value) string {
 	}
 	var s string
 	if json.Unmarshal(v.Value, &s) == nil {
-		return clip(strings.Join(strings.Fields(s), " "), 500)
+		return plain(s)
 	}
 	return string(v.Value)
 }
+
+func plain(s string) string { return clip(strings.Join(strings.Fields(s), " "), 500) }

@@ -1,5 +1,6 @@
 // What the agent's hands and eyes need inside a document. It runs in an isolated
-// world: it shares the page's elements, and none of the page's variables.
+// world: it shares the page's elements, and none of the page's variables. secrets
+// knows which fields are not to be told of.
 (() => {
 	const numbers = new WeakMap(); // element → number, for as long as the element lives
 	const byNumber = new Map(); // number → WeakRef of the element
@@ -63,7 +64,7 @@
 		if (own?.trim()) return clean(own, 120);
 		const tag = e.localName;
 		if (tag === 'input' || tag === 'select' || tag === 'textarea') {
-			if (['button', 'submit', 'reset', 'image'].includes(e.type)) return clean(e.value || e.alt || e.title || e.type, 120);
+			if (['button', 'submit', 'reset', 'image'].includes(e.type) && !secret(e)) return clean(e.value || e.alt || e.title || e.type, 120);
 			const label = labelOf(e);
 			const text = label ? [...label.childNodes].filter(n => n !== e && n.localName !== 'select' && n.localName !== 'textarea').map(n => n.innerText ?? n.textContent).join(' ') : '';
 			return clean(text || e.placeholder || e.title || e.name || '', 120);
@@ -79,8 +80,7 @@
 	};
 	// secret tells of fields whose content is nobody's to tell, also while a page
 	// shows it in the clear.
-	const secret = e => e.localName === 'input' && (e.type === 'password' ||
-		/(^|\s)(current-password|new-password|one-time-code|cc-number|cc-csc)$/i.test(e.getAttribute('autocomplete')?.trim() ?? ''));
+	const secret = e => secrets.is(e);
 	const facts = (e, box) => {
 		const f = {tag: e.localName, name: nameOf(e)};
 		const role = e.getAttribute('role');
@@ -94,7 +94,8 @@
 			else if (!['button', 'submit', 'reset', 'image'].includes(e.type)) f.value = clean(e.value, 100);
 			if (e.placeholder && f.name !== clean(e.placeholder, 120)) f.hint = clean(e.placeholder, 60);
 		} else if (e.localName === 'textarea') {
-			f.value = clean(e.value, 100);
+			if (secret(e)) f.secret = e.value !== '';
+			else f.value = clean(e.value, 100);
 		} else if (e.localName === 'select') {
 			f.value = clean([...e.selectedOptions].map(o => o.label).join(', '), 100);
 			f.options = [...e.options].slice(0, 20).map(o => clean(o.label, 40));
@@ -114,6 +115,7 @@
 	// look numbers what can be acted on. An element keeps its number; new ones get
 	// the next that nobody has had.
 	const look = (next, max) => {
+		secrets.look();
 		const found = [];
 		let more = 0, seen = 0;
 		for (const e of walk(document)) {
@@ -415,5 +417,13 @@
 		if (document.body) visit(document.body);
 		return {html: out.join(''), cut, title: clean(document.title, 200)};
 	};
-	return {look, exists, focus, aim, still, guard, met, through, fill, mark, valueOf, select, scroll, has, pick, upload, html};
+	// veil sees to it that what is covered of secrets has been painted so, and bare tells
+	// whether one is to be seen all the same.
+	const veil = async () => {
+		if (!secrets.look()) return;
+		await tick();
+		await tick();
+	};
+	const bare = () => secrets.bare();
+	return {look, veil, bare, exists, focus, aim, still, guard, met, through, fill, mark, valueOf, select, scroll, has, pick, upload, html};
 })()

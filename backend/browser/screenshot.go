@@ -15,6 +15,9 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 )
 
+// errBare refuses a picture of a page that undoes what covers a secret.
+var errBare = errors.New("take a screenshot: the page shows a password or a code in the clear and does not let it be covered; read the page with browser_extract, or ask the person to hide it")
+
 // Screenshot takes a picture of the active tab. It is a look, and refused while a
 // person has control, whose secrets it could show.
 func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
@@ -27,6 +30,9 @@ func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
 		return Picture{}, err
 	}
 	defer end()
+	if err := token.Do(a.tabs.Cover); err != nil {
+		return Picture{}, err
+	}
 	if shot.Tab != 0 && shot.Tab != c.tab.Number() {
 		if c.tab, err = a.tabs.Find(shot.Tab); err != nil {
 			return Picture{}, err
@@ -102,9 +108,23 @@ func (c *act) picture(ctx context.Context, shot Shot) (Picture, error) {
 			take.Clip.Scale = float64(shot.Longest) / longest
 		}
 	}
+	for _, f := range frames {
+		if err := f.Eval(ctx, script, nil, "veil"); err != nil && (f.Parent == nil || !gone(err)) {
+			return Picture{}, err
+		}
+	}
 	taken, err := tabs.Call(ctx, c.tab, c.tab.Session(), page.CaptureScreenshot, take)
 	if err != nil {
 		return Picture{}, fmt.Errorf("take a screenshot: %w", err)
+	}
+	for _, f := range frames {
+		var bare bool
+		if err := f.Eval(ctx, script, &bare, "bare"); err != nil && (f.Parent == nil || !gone(err)) {
+			return Picture{}, err
+		}
+		if bare {
+			return Picture{}, errBare
+		}
 	}
 	head, _, err := image.DecodeConfig(bytes.NewReader(taken.Data))
 	if err != nil {

@@ -278,3 +278,36 @@ func TestPane_ofABrowserThatOnlyActs(t *testing.T) {
 		t.Errorf("closed %d times", h.closed)
 	}
 }
+
+// A person who has control sees what they show themselves; the agent never does.
+func TestPane_secretsAreShownToWhoHasControl(t *testing.T) {
+	p := open(t, `<input id=f type=password aria-label=Password>`)
+	me := join(t, p, "me")
+	shown := func(want string) func() bool {
+		return func() bool {
+			var got string
+			eval(t, p, `() => getComputedStyle(f).webkitTextSecurity`, &got)
+			return got == want
+		}
+	}
+	if _, err := p.Lease().Take("me", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	eval(t, p, `() => { f.value = "GazelleFour"; f.type = "text" }`, nil)
+	me.until("what was typed in the clear", shown("none"))
+	p.Lease().GiveBack("me")
+	l, err := p.Agent().Extract(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(l.Text, "GazelleFour") || !strings.Contains(l.Text, "(a password)") {
+		t.Errorf("the agent reads %s", l.Text)
+	}
+	if !shown("disc")() {
+		t.Error("the agent's pictures show it")
+	}
+	if _, err := p.Lease().Take("me", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	me.until("it again", shown("none"))
+}

@@ -178,6 +178,7 @@ func (r *Relay) run() {
 			select {
 			case <-r.wake:
 			case <-lease:
+				r.reveal()
 				r.letGo()
 			case <-sweep.C:
 				r.sweep()
@@ -200,6 +201,7 @@ func (r *Relay) run() {
 		case <-r.wake:
 		case <-bell:
 		case <-lease:
+			r.reveal()
 			r.letGo()
 		case <-later:
 			later = nil
@@ -211,6 +213,14 @@ func (r *Relay) run() {
 			r.stopCast()
 			return
 		}
+	}
+}
+
+// reveal shows a person who has control what is covered of secrets. It is covered
+// again by the agent's next look.
+func (r *Relay) reveal() {
+	if holder := r.o.Lease.State().Viewer; holder != "" {
+		r.o.Lease.Person(holder, r.o.Browser.Reveal)
 	}
 }
 

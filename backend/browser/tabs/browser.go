@@ -128,6 +128,7 @@ type Browser struct {
 	notices   []*Notice
 	seq       uint64
 	downloads []*Download
+	revealed  bool // secrets are not covered: a person has control
 }
 
 // link is one connection and the sessions on it.
@@ -135,7 +136,8 @@ type link struct {
 	conn     *devtools.Conn
 	sessions map[string]*Tab
 	frames   map[string]*frameSession
-	ready    bool // all that was open when it began is known
+	worlds   map[string]map[string]bool // of ours in documents, by session and their unique id
+	ready    bool                       // all that was open when it began is known
 	gone     chan struct{}
 }
 
@@ -209,7 +211,7 @@ func (b *Browser) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	l = &link{sessions: map[string]*Tab{}, frames: map[string]*frameSession{}, gone: make(chan struct{})}
+	l = &link{sessions: map[string]*Tab{}, frames: map[string]*frameSession{}, worlds: map[string]map[string]bool{}, gone: make(chan struct{})}
 	conn, err := devtools.Connect(ctx, devtools.Options{
 		Dial: b.o.Dial,
 		Event: func(_ *devtools.Conn, e devtools.Event) {

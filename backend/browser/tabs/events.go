@@ -66,6 +66,7 @@ func (b *Browser) handle(l *link, e devtools.Event) {
 		b.attached(l, e)
 		return
 	}
+	b.worldly(l, e)
 	if t := l.sessions[e.Session]; t != nil {
 		t.handle(e)
 		return
@@ -179,6 +180,7 @@ func (b *Browser) attached(l *link, e devtools.Event) {
 func setUp(s *devtools.Session) {
 	yes := true
 	devtools.Post(s, page.Enable, page.EnableParams{})
+	watchSecrets(s)
 	devtools.Post(s, runtime.Enable, cdp.Empty{})
 	devtools.Post(s, log.Enable, cdp.Empty{})
 	devtools.Post(s, dom.Enable, dom.EnableParams{})
@@ -190,6 +192,7 @@ func setUp(s *devtools.Session) {
 func (b *Browser) detached(l *link, session string) {
 	if t := l.sessions[session]; t != nil {
 		delete(l.sessions, session)
+		delete(l.worlds, session)
 		maps.DeleteFunc(l.frames, func(_ string, f *frameSession) bool { return f.tab == t })
 		b.remove(t)
 	}
@@ -274,5 +277,6 @@ func (f *frameSession) handle(e devtools.Event) {
 func (t *Tab) frameDetached(e devtools.Event) {
 	if ev, ok := devtools.Decode(e, target.DetachedFromTarget); ok && t.b.link != nil {
 		delete(t.b.link.frames, string(ev.SessionID))
+		delete(t.b.link.worlds, string(ev.SessionID))
 	}
 }
