@@ -17,6 +17,7 @@ const (
 const (
 	GapHeld   = "held"   // a person had control
 	GapIdle   = "idle"   // the agent did not use the browser
+	GapBegun  = "begun"  // the agent uses the browser again, and there is no picture yet
 	GapEnded  = "ended"  // the browser, or this program, ended
 	GapErased = "erased" // a person erased what was before
 )

@@ -73,6 +73,7 @@ type place struct {
 	used      time.Time
 	source    *Source
 	calls     map[string]time.Time // that are under way, and when they began
+	woke      time.Time            // when the newest call began that found no recording wanted
 	until     time.Time            // when it is not wanted any more, without another call
 	recording bool                 // a recorder is at work
 }
@@ -137,6 +138,9 @@ func (l *Library) Began(root, callID string) {
 	p := l.at(root)
 	now := time.Now()
 	p.calls[callID] = now
+	if !now.Before(p.until) {
+		p.woke = now
+	}
 	p.until = now.Add(stale)
 	l.start(p)
 }
@@ -197,7 +201,10 @@ func (l *Library) record(p *place, s Source) bool {
 		l.log.Warn("browser not recorded", "session", p.root, "err", err)
 		return false
 	}
-	c := recorder{to: r, from: s, log: l.log.With("session", p.root), wanted: func() bool {
+	l.mu.Lock()
+	woke := p.woke
+	l.mu.Unlock()
+	c := recorder{to: r, from: s, woke: woke, log: l.log.With("session", p.root), wanted: func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return time.Now().Before(p.until)

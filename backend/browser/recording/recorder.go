@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
@@ -34,6 +35,7 @@ type recorder struct {
 	to     *recording
 	from   Source
 	wanted func() bool
+	woke   time.Time // when the call began that it records
 	log    *slog.Logger
 
 	state  relay.State
@@ -51,20 +53,28 @@ func (r *recorder) run(life context.Context) bool {
 	v := r.from.Relay.Join(relay.View{ID: Viewer, Width: pictureWidth, Height: pictureHeight, Quality: pictureQuality, Quiet: true})
 	defer v.Leave()
 	// What is on the screen may be from before, so it begins as after a hold.
-	r.turn, r.masked, r.behind = r.from.Lease.State().Turn, true, math.MaxInt64
+	s := r.from.Lease.State()
+	r.turn, r.masked, r.behind = s.Turn, true, math.MaxInt64
+	if !s.Held() && !s.Look {
+		at := r.woke.Add(-time.Millisecond) // before what the call did, where times are told in milliseconds
+		if last := r.to.newest(); last.After(at) {
+			at = last
+		}
+		r.gap(at, GapBegun, "The agent used the browser again, and there is no picture of it yet.")
+	}
 	for r.wanted() {
 		ctx, cancel := context.WithTimeout(life, tail)
 		m, err := v.Next(ctx)
 		cancel()
 		switch {
 		case life.Err() != nil:
-			r.gap(GapEnded, "The recording ended with the server.")
+			r.gap(time.Now(), GapEnded, "The recording ended with the server.")
 			return false
 		case errors.Is(err, relay.ErrEnded):
-			r.gap(GapEnded, "The browser was let go of.")
+			r.gap(time.Now(), GapEnded, "The browser was let go of.")
 			return false
 		case errors.Is(err, relay.ErrLeft):
-			r.gap(GapIdle, "The recording was too slow.")
+			r.gap(time.Now(), GapIdle, "The recording was too slow.")
 			return true
 		case m.State != nil:
 			r.state = *m.State
@@ -84,7 +94,7 @@ func (r *recorder) run(life context.Context) bool {
 			}
 		}
 	}
-	r.gap(GapIdle, "The agent did not use the browser.")
+	r.gap(time.Now(), GapIdle, "The agent did not use the browser.")
 	return true
 }
 
@@ -115,13 +125,24 @@ func (r *recorder) sight() sight {
 		return plain
 	}
 	if private || s.Turn != r.turn {
-		r.gap(GapHeld, "A person had control: nothing is recorded then.")
+		r.gap(r.taken(), GapHeld, "A person had control: nothing is recorded then.")
 	}
 	r.turn, r.masked, r.last, r.over = s.Turn, private, nil, time.Now()
 	if private {
 		return shut
 	}
 	return opened
+}
+
+// taken is when a person took control last: what the agent did since, and was
+// refused, is in their time.
+func (r *recorder) taken() time.Time {
+	for _, c := range slices.Backward(r.from.Lease.Changes(0)) {
+		if c.Cause == control.Taken {
+			return c.At
+		}
+	}
+	return time.Now()
 }
 
 // take keeps a picture, unless it could be one of what a person did, and returns
@@ -173,8 +194,8 @@ func much(a, b *relay.Frame) bool {
 	return max(d, -d) > n/8
 }
 
-func (r *recorder) gap(reason, label string) {
-	if err := r.to.gap(time.Now(), reason, label); err != nil {
+func (r *recorder) gap(at time.Time, reason, label string) {
+	if err := r.to.gap(at, reason, label); err != nil {
 		r.log.Warn("gap not recorded", "err", err)
 	}
 }

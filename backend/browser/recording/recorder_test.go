@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -224,6 +225,60 @@ func TestLibrary_pausesBetweenPictures(t *testing.T) {
 		t.Errorf("%d entries in %v", got, took)
 	}
 	o.until("the end of it", o.shows(159))
+}
+
+// A hold before the first picture of a call is told as one, and what the agent did is
+// not denied.
+func TestLibrary_tellsAHoldBeforeItsFirstPicture(t *testing.T) {
+	o := newRoom(t)
+	o.record()
+	o.until("the page as it is", o.shows(128))
+	o.library.Ended(root, recording.Entry{CallID: "c1", Label: "extract"})
+	o.until("the gap at its end", func(all []recording.Entry) bool { return all[len(all)-1].Reason == recording.GapIdle })
+
+	o.library.Began(root, "c2")
+	o.library.Ended(root, recording.Entry{CallID: "c2", Label: "extract"})
+	o.until("that the agent is back", func(all []recording.Entry) bool {
+		return slices.ContainsFunc(all, func(e recording.Entry) bool { return e.Reason == recording.GapBegun })
+	})
+	if _, err := o.lease.Take("me", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	o.library.Began(root, "c3")
+	o.library.Ended(root, recording.Entry{CallID: "c3", Label: "click 3", Failed: true})
+	all := o.until("that a person has control", func(all []recording.Entry) bool {
+		return slices.ContainsFunc(all, func(e recording.Entry) bool { return e.Reason == recording.GapHeld })
+	})
+	o.lease.GiveBack("me")
+	look, err := o.lease.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.library.Began(root, "c4")
+	if err := look.Done(); err != nil {
+		t.Fatal(err)
+	}
+	o.library.Ended(root, recording.Entry{CallID: "c4", Label: "extract"})
+	held := len(all)
+	all = o.until("the page after it", func(all []recording.Entry) bool {
+		return slices.ContainsFunc(all[held:], func(e recording.Entry) bool { return e.Kind == recording.KindFrame })
+	})
+	// By its time each action is in the gap that tells of it.
+	slices.SortStableFunc(all, func(a, b recording.Entry) int { return a.At.Compare(b.At) })
+	gap, in := "", map[string]string{}
+	for _, e := range all {
+		switch e.Kind {
+		case recording.KindGap:
+			gap = e.Reason
+		case recording.KindFrame:
+			gap = ""
+		case recording.KindAction:
+			in[e.CallID] = gap
+		}
+	}
+	if in["c2"] != recording.GapBegun || in["c3"] != recording.GapHeld || in["c4"] != recording.GapHeld {
+		t.Errorf("the actions are in the gaps %v", in)
+	}
 }
 
 // What a person does is on no picture, whenever they take and give back control.

@@ -40,6 +40,7 @@ type recording struct {
 	file     *os.File           // of the last segment; nil until something is written
 	seen     map[[32]byte]int64 // pictures of the last segment, by content
 	shown    *Entry             // the newest frame, unless a gap came after it
+	why      string             // the reason of that gap; "" where there is none
 }
 
 // open reads a recording. A directory that is not there is an empty one. What a
@@ -54,7 +55,7 @@ func open(dir string, limit int64) (*recording, error) {
 
 // load reads the files. The lock is held, or nobody else is there.
 func (r *recording) load() error {
-	r.records, r.shown, r.seen = nil, nil, map[[32]byte]int64{}
+	r.records, r.shown, r.why, r.seen = nil, nil, "", map[[32]byte]int64{}
 	all, err := segments(r.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -87,6 +88,9 @@ func (r *recording) load() error {
 		for _, c := range slices.Backward(r.records) {
 			if c.Kind == KindFrame {
 				r.shown = &c.Entry
+			}
+			if c.Kind == KindGap {
+				r.why = c.Reason
 			}
 			if c.Kind != KindAction {
 				break
@@ -135,7 +139,7 @@ func (r *recording) frame(e Entry, picture []byte) (bool, error) {
 	if picture != nil {
 		r.seen[sum] = e.N
 	}
-	r.shown = &e
+	r.shown, r.why = &e, ""
 	return true, nil
 }
 
@@ -154,12 +158,13 @@ func (r *recording) action(e Entry) error {
 	return err
 }
 
-// gap says that nothing is recorded from now on, and why. Where that is so
-// already it adds nothing.
+// gap says that nothing is recorded from now on, and why. Where that is so already
+// it adds nothing, but for what tells of more than the gap there is: that the agent
+// uses the browser again, and that a person has control.
 func (r *recording) gap(at time.Time, reason, label string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.shown == nil {
+	if r.shown == nil && (len(r.records) == 0 || !over(r.why, reason)) {
 		return nil
 	}
 	return r.addGap(at, reason, label)
@@ -169,8 +174,21 @@ func (r *recording) addGap(at time.Time, reason, label string) error {
 	if _, err := r.append(Entry{At: at, Kind: KindGap, Reason: reason, Label: label}, nil); err != nil {
 		return err
 	}
-	r.shown = nil
+	r.shown, r.why = nil, reason
 	return nil
+}
+
+// over reports whether a gap for one reason gives way to one for another.
+func over(old, reason string) bool {
+	switch reason {
+	case GapHeld:
+		return old != GapHeld
+	case GapBegun:
+		return old == GapIdle || old == GapEnded
+	case GapIdle:
+		return old == GapBegun
+	}
+	return false
 }
 
 // last is the time of the newest entry.
@@ -181,6 +199,18 @@ func (r *recording) last() time.Time {
 		return time.Time{}
 	}
 	return r.records[len(r.records)-1].At
+}
+
+// newest is the time of the newest frame or gap.
+func (r *recording) newest() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range slices.Backward(r.records) {
+		if c.Kind != KindAction {
+			return c.At
+		}
+	}
+	return time.Time{}
 }
 
 // full reports whether the next record begins a segment. The lock is held.
@@ -303,7 +333,7 @@ func (r *recording) erase(at time.Time) error {
 		}
 	}
 	r.segments = r.segments[len(r.segments)-1:]
-	r.records, r.shown = nil, nil
+	r.records, r.shown, r.why = nil, nil, ""
 	return r.addGap(at, GapErased, "What was recorded before was erased.")
 }
 

@@ -104,6 +104,27 @@ func TestRecording_saysAGapOnce(t *testing.T) {
 	}
 }
 
+func TestRecording_aHoldIsToldInAnotherGap(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s1")
+	r := opens(t, dir, MinLimit)
+	gap := func(reason string) {
+		if err := r.gap(noon, reason, reason); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.add(t, "red")
+	gap(GapIdle)
+	r.close()
+	r = opens(t, dir, MinLimit)
+	for _, reason := range []string{GapEnded, GapBegun, GapBegun, GapHeld, GapHeld, GapBegun, GapIdle, GapEnded} {
+		gap(reason)
+	}
+	want := []string{"1 frame 1 red <nil>", "2 gap idle", "3 gap begun", "4 gap held"}
+	if d := cmp.Diff(want, r.told()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestRecording_belongsToItsOwner(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recordings", "s1")
 	r := opens(t, dir, MinLimit)
