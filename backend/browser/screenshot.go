@@ -43,6 +43,9 @@ func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
 	}
 	p, err := c.picture(ctx, shot)
 	if err != nil {
+		if taken := token.Do(func() {}); taken != nil {
+			return Picture{}, taken
+		}
 		return Picture{}, err
 	}
 	if err := token.Done(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"image/color"
 	"image/jpeg"
 	"log/slog"
@@ -115,6 +116,12 @@ func (o *room) until(what string, ok func(all []recording.Entry) bool) []recordi
 
 func (o *room) colour(e recording.Entry) color.RGBA {
 	o.t.Helper()
+	img := o.picture(e)
+	return color.RGBAModel.Convert(img.At(img.Bounds().Dx()/2, img.Bounds().Dy()/2)).(color.RGBA)
+}
+
+func (o *room) picture(e recording.Entry) image.Image {
+	o.t.Helper()
 	b, err := o.library.Picture(root, e.N)
 	if err != nil {
 		o.t.Fatalf("picture %d: %v", e.N, err)
@@ -123,7 +130,7 @@ func (o *room) colour(e recording.Entry) color.RGBA {
 	if err != nil {
 		o.t.Fatalf("picture %d: %v", e.N, err)
 	}
-	return color.RGBAModel.Convert(img.At(img.Bounds().Dx()/2, img.Bounds().Dy()/2)).(color.RGBA)
+	return img
 }
 
 func frame(all []recording.Entry) *recording.Entry {
@@ -419,5 +426,43 @@ func TestLibrary_off(t *testing.T) {
 	}
 	if _, err := l.Info("../s"); err == nil {
 		t.Error("a name that leads elsewhere was taken")
+	}
+}
+
+// Two codes in a field for one are the same on a picture.
+func TestLibrary_coversSecrets(t *testing.T) {
+	o := newRoom(t)
+	frames, err := o.tab.Frames(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := frames[0].Eval(t.Context(), `() => { document.body.innerHTML =
+		'<input autocomplete=one-time-code value=111111 style="font: 60px monospace; width: 90%; outline: none">' }`, nil); err != nil {
+		t.Fatal(err)
+	}
+	o.record()
+	o.paint(0, 200, 0)
+	first := o.picture(*frame(o.until("the first code", o.shows(200))))
+	if err := frames[0].Eval(t.Context(), `() => { document.querySelector("input").value = "WWWWWW" }`, nil); err != nil {
+		t.Fatal(err)
+	}
+	o.paint(0, 90, 0)
+	o.until("another colour", o.shows(90))
+	o.paint(0, 200, 0)
+	second := o.picture(*frame(o.until("the second code", o.shows(200))))
+	if first.Bounds() != second.Bounds() {
+		t.Fatalf("the pictures are %v and %v", first.Bounds(), second.Bounds())
+	}
+	differ := 0
+	for y := range first.Bounds().Dy() {
+		for x := range first.Bounds().Dx() {
+			a, b := color.GrayModel.Convert(first.At(x, y)).(color.Gray).Y, color.GrayModel.Convert(second.At(x, y)).(color.Gray).Y
+			if max(a, b)-min(a, b) > 60 {
+				differ++
+			}
+		}
+	}
+	if differ > 20 {
+		t.Errorf("%d pixels tell the codes apart", differ)
 	}
 }

@@ -18,9 +18,10 @@
 		if (!e) return;
 		const covered = e.style.getPropertyValue(property) === 'disc' && e.style.getPropertyPriority(property) === 'important';
 		if (!revealed && e.type !== 'password') {
-			if (covered || m.undone > fights) return;
+			if (m.was && covered || m.undone > fights) return;
 			m.undone++;
-			m.was ??= [e.style.getPropertyValue(property), e.style.getPropertyPriority(property)];
+			// One that is covered already was so over an earlier connection.
+			m.was ??= covered ? ['', ''] : [e.style.getPropertyValue(property), e.style.getPropertyPriority(property)];
 			e.style.setProperty(property, 'disc', 'important');
 		} else if (m.was) {
 			e.style.setProperty(property, ...m.was); // which removes it where it was not set
