@@ -330,7 +330,7 @@ func TestBrowser_handsAndEyes(t *testing.T) {
 	if status := ann.end(); status != websocket.StatusNormalClosure || ann.state.Ended != "The sandbox was released." {
 		t.Errorf("after a release: %v, %+v", status, ann.state)
 	}
-	awaitEvent(s, id, moments, func(c *task.BrowserControlChanged) bool { return c.Cause == task.ControlLeft })
+	awaitEvent(s, id, moments, func(c *task.BrowserControlChanged) bool { return c.Cause == task.ControlEnded })
 	gone := s.viewBrowser(id, "ann")
 	if status := gone.end(); status != websocket.StatusNormalClosure || len(gone.faults) != 1 || gone.faults[0].Code != "no_sandbox" {
 		t.Errorf("a view after the release: %v, %+v", status, gone.faults)
@@ -439,7 +439,12 @@ func TestBrowser_shared(t *testing.T) {
 
 	s.bash(id, "kill -9 $(pgrep -o chromium)")
 	lost := func(n tabs.Notice) bool { return n.Kind == tabs.NoticeDisconnected || n.Kind == tabs.NoticeRestarted }
-	bob.until("that the browser has ended", func() bool { return bob.state.Lost != "" || slices.ContainsFunc(bob.state.Notices, lost) })
+	bob.until("that the browser has ended", func() bool {
+		if strings.Contains(bob.state.Lost, "failed to") {
+			t.Errorf("in the words of the connection: %s", bob.state.Lost)
+		}
+		return bob.state.Lost != "" || slices.ContainsFunc(bob.state.Notices, lost)
+	})
 	seen := bob.frames
 	bob.until("a picture of the next", func() bool { return bob.state.Lost == "" && bob.frames > seen })
 

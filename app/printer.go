@@ -87,6 +87,7 @@ var controlText = map[task.ControlCause]string{
 	task.ControlGivenBack: "the agent has the browser back",
 	task.ControlExpired:   "the agent has the browser back: the time was over",
 	task.ControlLeft:      "the agent has the browser back: nobody was there any more",
+	task.ControlEnded:     "the browser ended, and a person's control of it",
 }
 
 // thinkingMark stands before what a model thought.

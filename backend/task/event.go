@@ -186,6 +186,7 @@ const (
 	ControlGivenBack ControlCause = "given_back"
 	ControlExpired   ControlCause = "expired" // its time was over
 	ControlLeft      ControlCause = "left"    // nobody was there any more to give it back
+	ControlEnded     ControlCause = "ended"   // the browser ended while they had it
 )
 
 // MessagesAppended adds to the conversation.

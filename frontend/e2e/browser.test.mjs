@@ -419,6 +419,110 @@ test("another window has control", { skip }, async () => {
   assert.deepEqual(canned().inputs, []);
 });
 
+test("what was refused is said until control changes, the next command begins, or it is closed", { skip }, async () => {
+  await look();
+  const alert = panel().getByRole("alert");
+  const other = { viewer: "window-other", until: stamp(Date.now() + 200_000), look: true };
+  canned().tell({ control: other });
+  await panel().getByText("Another window has control", { exact: true }).waitFor();
+  await page.keyboard.press("t");
+  await alert.getByText("Give it back there").waitFor();
+  canned().tell({ control: { look: true } });
+  await agents().waitFor();
+  assert.equal(await alert.count(), 0, "it is no longer so");
+  await page.keyboard.press("t");
+  await panel().getByText("You have control", { exact: true }).waitFor();
+  const go = async (url) => {
+    await panel().getByRole("textbox", { name: "Address" }).fill(url);
+    await page.keyboard.press("Enter");
+  };
+  await go("file:///etc/passwd");
+  await alert.getByText("only http and https pages are opened").waitFor();
+  canned().obey = () => undefined; // a page that loads for long
+  await go("https://slow.example/");
+  await alert.waitFor({ state: "detached" });
+  delete canned().obey;
+  await go("file:///etc/passwd");
+  await alert.getByRole("button", { name: "Dismiss" }).click();
+  await alert.waitFor({ state: "detached" });
+});
+
+test("control ends with the view: nobody has a browser that has ended, in no window", { skip }, async () => {
+  await take();
+  const mine = panel().getByText("You have control", { exact: true });
+  canned().end("The sandbox was stopped.");
+  await panel().getByText("The sandbox was stopped.").waitFor();
+  await panel().getByText("Nobody has the browser", { exact: true }).waitFor();
+  assert.equal(await mine.count() + (await button("Give back").count()) + (await button("Extend").count()), 0);
+  await page.keyboard.type(" t");
+  await page.waitForTimeout(100);
+  assert.equal(await panel().getByRole("alert").count(), 0, "what is typed on asks for nothing");
+
+  // While it is made again it says so.
+  canned().control = { look: false };
+  await button("Look again").click();
+  await agents().waitFor();
+  await button("Take control").click();
+  await mine.waitFor();
+  canned().view = () => undefined; // the next connection is told nothing
+  server.dropAll();
+  await panel().getByText("Reconnecting: you had control").waitFor();
+  assert.ok(await button("Give back").isDisabled());
+});
+
+test("a hold that is over takes no key of who types on", { skip }, async () => {
+  await take();
+  await page.keyboard.type("ab");
+  canned().tell({ control: { look: true } }); // its time was over
+  await agents().waitFor();
+  await page.keyboard.type("  t ");
+  await page.waitForTimeout(200);
+  assert.equal(canned().control.viewer, undefined);
+});
+
+test("Esc Esc at a question of the page cancels it and gives back, and nothing is red", { skip }, async () => {
+  await take();
+  canned().tell({ dialog: { kind: "prompt", text: "Your name?", default: "Kim", url: "https://tickets.example/", opened: stamp(), until: stamp(Date.now() + 9_000) } });
+  const answer = panel().getByRole("dialog").getByRole("textbox", { name: "Answer" });
+  await until(() => answer.evaluate((e) => document.activeElement === e && e.selectionStart === 0 && e.selectionEnd === 3), "what the page proposes is selected");
+  await escapeTwice(page);
+  await agents().waitFor();
+  assert.equal(canned().commands.filter((c) => c.kind === "answer").length, 1);
+  assert.equal(await panel().getByRole("alert").count(), 0);
+});
+
+test("the picture can be pressed from its first pixel, and the splitter beside it be taken", { skip }, async () => {
+  await page.addInitScript(() => localStorage.clear());
+  await take();
+  const splitter = page.getByRole("separator", { name: "Width of the panels" });
+  const under = (x, y) => page.evaluate(([x, y]) => document.elementFromPoint(x, y)?.className ?? "", [x, y]);
+  const box = await place().boundingBox();
+  const y = box.y + box.height / 2;
+  for (let dx = 0; dx < 8; dx++) assert.doesNotMatch(await under(box.x + dx + 0.5, y), /splitter/, `${dx} px into the picture`);
+  const line = (await splitter.boundingBox()).x;
+  let wide = 0;
+  for (let x = line - 12; x < line + 12; x++) if (/splitter/.test(await under(x + 0.5, y))) wide++;
+  assert.ok(wide >= 8, `${wide} px take the splitter`);
+  for (const x of [0.5, 2.5]) {
+    const before = canned().inputs.length;
+    await page.mouse.click(box.x + x, y);
+    await until(() => canned().inputs.slice(before).some((i) => i.kind === "mouse" && i.type === "down"), "the press comes");
+    const down = canned().inputs.slice(before).find((i) => i.type === "down");
+    assert.ok(Math.abs(down.x - x) < 1, `at ${down.x}`);
+  }
+});
+
+test("of many tabs the one that is shown is to be seen", { skip }, async () => {
+  await look();
+  const tabs = Array.from({ length: 12 }, (_, i) => ({ ...canned().tabs[0], number: i + 1, title: `Page ${i + 1}`, active: i === 11 }));
+  canned().tell({ tabs });
+  const last = panel().getByRole("tab", { name: "Page 12" });
+  await until(() => last.evaluate((e) => {
+    const [t, s] = [e.getBoundingClientRect(), e.parentElement.getBoundingClientRect()];
+    return t.left >= s.left - 1 && t.right <= s.right + 1;
+  }), "it is scrolled to");
+});
+
 test("an agent that asks for hands is answered from the panel", { skip }, async () => {
   await look();
   server.change("s1", { status: "waiting", waiting: [{ call_id: "c9", tool: "browser_ask_person", kind: "hands", reason: "", text: "Please sign in for me.", options: null }] });

@@ -180,6 +180,8 @@ test("a card says what was done in the browser, shows it, and what the page did 
   await card("browser_click").getByText("Not done: a person had control of the browser.").waitFor();
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "given_back" });
   await log.getByText("Control of the browser went back to the agent").waitFor();
+  server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "ended" });
+  await log.getByText("The browser ended, and your control with it").waitFor();
   assert.equal(await log.getByText("hunter2").count(), 0);
   assert.deepEqual(await audit(page, "the cards", { within: "[role=log]" }), []);
   await card("browser_click").getByRole("link", { name: "Browser", exact: true }).click();

@@ -76,6 +76,7 @@ const (
 	GivenBack = "given_back"
 	Expired   = "expired" // its time was over
 	Left      = "left"    // its viewer went away
+	Ended     = "ended"   // the browser ended: stopped, released or lost
 )
 
 // Change is one change of who has control.
@@ -158,14 +159,14 @@ func (l *Lease) GiveBack(viewer string) State { return l.letGo(viewer, GivenBack
 // Leave is GiveBack for a viewer that is not there to say so.
 func (l *Lease) Leave(viewer string) State { return l.letGo(viewer, Left) }
 
-// Close is Leave for whoever has control, for good: it is nobody's to take then.
+// Close ends control with the browser, for good: it is nobody's to take then.
 func (l *Lease) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expire()
 	l.closed = true
 	if l.viewer != "" {
-		l.end(Left)
+		l.end(Ended)
 	}
 }
 

@@ -273,7 +273,7 @@ func TestLease_close(t *testing.T) {
 			t.Errorf("%s takes what is let go of: %+v, %v", viewer, s, err)
 		}
 	}
-	if c := l.Changes(0); len(c) != 2 || c[1].Cause != control.Left || c[1].Viewer != "ann" {
+	if c := l.Changes(0); len(c) != 2 || c[1].Cause != control.Ended || c[1].Viewer != "ann" {
 		t.Errorf("changes: %+v", c)
 	}
 }

@@ -232,7 +232,7 @@ func TestPane_close(t *testing.T) {
 		t.Errorf("control of what has ended: %v", err)
 	}
 	changes := p.Lease().Changes(0)
-	if last := changes[len(changes)-1]; p.Lease().State().Held() || last.Cause != control.Left || last.Viewer != "ann" {
+	if last := changes[len(changes)-1]; p.Lease().State().Held() || last.Cause != control.Ended || last.Viewer != "ann" {
 		t.Errorf("control: %+v", changes)
 	}
 }

@@ -220,10 +220,11 @@ func (r *Relay) tell() {
 		r.lost = ""
 	} else {
 		s.Lost = r.lost
-		if s.Lost == "" {
-			s.Lost = b.Lost
-		}
-		if s.Lost == "" {
+		switch {
+		case s.Lost != "":
+		case b.Lost != "": // in the words of the connection
+			s.Lost = "The browser ended unexpectedly; it is being started again."
+		default:
 			s.Lost = "The browser is being started."
 		}
 	}

@@ -56,7 +56,7 @@ func (t *Tab) dialogOpens(ev page.EventJavascriptDialogOpening) {
 		}
 		d.timer = time.AfterFunc(dialogTime, func() { t.dialogExpires(d) })
 		t.dialog = d
-		t.b.notice(NoticeDialog, t, ev.URL, "%s %q is open and waits for an answer (browser_dialog); without one it is dismissed after %d s or by the next call.", d.Kind, text, int(dialogTime.Seconds()))
+		t.b.notice(NoticeDialog, t, ev.URL, "%s %q is open and waits for an answer (browser_dialog); without one it is dismissed after %d s or by the next call, unless a person has control.", d.Kind, text, int(dialogTime.Seconds()))
 	}
 }
 

@@ -35,7 +35,7 @@ func (e *NavigateError) Is(target error) bool { return target == ErrNavigate }
 
 func (e *NavigateError) Error() string {
 	if e.Code == "net::ERR_INVALID_AUTH_CREDENTIALS" {
-		return fmt.Sprintf("open %s: the site asks for a user name and a password: navigate to it with NAME:PASSWORD@ before the host if you have them, or ask the person", e.URL)
+		return fmt.Sprintf("open %s: the site asks for a user name and a password: they go into the address, as NAME:PASSWORD@ before the host", e.URL)
 	}
 	return fmt.Sprintf("open %s: %s", e.URL, e.Code)
 }

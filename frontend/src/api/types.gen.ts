@@ -242,7 +242,8 @@ export type ControlCause =
   | "extended"
   | "given_back"
   | "expired"
-  | "left";
+  | "left"
+  | "ended";
 
 export interface DecisionRequest {
   allow: boolean;

@@ -107,12 +107,10 @@ export class Hands {
   keyDown(e: Keyed): boolean {
     if (e.isComposing || this.composing || e.keyCode === 229 || ["Dead", "Process", "Unidentified", "Compose"].includes(e.key)) return false;
     if (e.key === "Escape" && !e.repeat) {
-      if (e.timeStamp - this.escapedAt <= ESCAPE_MS) {
-        this.escapedAt = -Infinity;
+      if (this.escaped(e.timeStamp)) {
         this.o.act("give back");
         return true;
       }
-      this.escapedAt = e.timeStamp;
     } else if (!["Shift", "Control", "Alt", "Meta"].includes(e.key)) this.escapedAt = -Infinity;
     const mod = (this.o.isMac ? e.metaKey : e.ctrlKey) && !e.altKey;
     const act = this.actOf(e, mod);
@@ -125,6 +123,13 @@ export class Hands {
     this.keys.set(e.code || e.key, input);
     this.now(input);
     return true;
+  }
+
+  /** escaped notes an Esc, and reports whether it is the second of two quick ones. */
+  escaped(at: number): boolean {
+    const isSecond = at - this.escapedAt <= ESCAPE_MS;
+    this.escapedAt = isSecond ? -Infinity : at;
+    return isSecond;
   }
 
   keyUp(e: Keyed): boolean {

@@ -44,6 +44,8 @@ export class Browser {
   ahead = $state(0);
   starting = $state(false);
   taking = $state(false);
+  /** gaveBack says that the person gave control back by themselves, the last time that they had it. */
+  gaveBack = false;
   /** files are the downloads; null until they were read. */
   files = $state.raw<FileInfo[] | null>(null);
 
@@ -166,10 +168,7 @@ export class Browser {
 
   /** leave is pause for a panel that goes away: it gives back the control that nobody would be left to give back. */
   leave(): void {
-    if (this.mine && this.view) {
-      void this.socket.giveBack().catch(() => undefined); // nobody waits for the answer
-      this.view = { ...this.view, control: { look: true } };
-    }
+    if (this.mine) void this.socket.giveBack().catch(() => undefined); // nobody waits for the answer
     this.pause();
   }
 
@@ -200,13 +199,17 @@ export class Browser {
   async take(): Promise<boolean> {
     if (this.taking) return false;
     this.taking = true;
+    this.gaveBack = false;
     const taken = await this.attempt(() => this.socket.take());
     this.taking = false;
     return taken;
   }
 
   extend = (seconds?: number): Promise<boolean> => this.attempt(() => this.socket.extend(seconds));
-  giveBack = (): Promise<boolean> => this.attempt(() => this.socket.giveBack());
+  giveBack = (): Promise<boolean> => {
+    this.gaveBack = true;
+    return this.attempt(() => this.socket.giveBack());
+  };
   navigate = (url: string): Promise<boolean> => this.attempt(() => this.socket.command({ kind: "navigate", url }));
   go = (kind: "back" | "forward" | "reload" | "open"): Promise<boolean> => this.attempt(() => this.socket.command({ kind }));
   show = (tab: number): Promise<boolean> => this.attempt(() => this.socket.command({ kind: "switch", tab }));
@@ -244,9 +247,9 @@ export class Browser {
   }
 
   private async attempt(act: () => Promise<unknown>): Promise<boolean> {
+    this.refusal = null; // what was said of the last one
     try {
       await act();
-      this.refusal = null;
       return true;
     } catch (err) {
       const code = err instanceof ViewerError ? err.code : "";
@@ -263,11 +266,19 @@ export class Browser {
       this.refusal = null;
       this.isKept = true;
     }
+    // Who has control is known as long as there is a view, or one that is being made again.
+    if (l !== "open" && l !== "connecting" && l !== "waiting") this.forget();
     if (l === "ended" || l === "refused") void this.read();
+  }
+
+  /** forget is for a view that tells no more who has control. */
+  private forget(): void {
+    if (this.view?.control.viewer) this.view = { ...this.view, control: { look: true } };
   }
 
   private apply(s: RelayState): void {
     const fresh = (s.notices ?? []).map((n) => ({ ...n, seq: ++this.noticed })); // each is told once
+    if (s.control.viewer !== this.view?.control.viewer) this.refusal = null; // it was of another time
     this.view = s;
     if (fresh.length === 0) return;
     this.notices = [...this.notices, ...fresh].slice(-KEPT);

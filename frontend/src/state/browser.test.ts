@@ -92,7 +92,34 @@ describe("Browser", () => {
       wire.tell({ control: { viewer, until: "2026-01-01T00:05:00Z", look: true } });
       browser.leave();
       expect([viewer, wire.sent.some((m) => m.type === "give_back"), wire.readyState, browser.link, browser.refusal]).toEqual([viewer, viewer === "me", 3, "paused", null]);
-      expect(browser.hold).toBe(viewer === "me" ? "agent" : "other");
+      expect(browser.hold).toBe("agent");
+    }
+  });
+
+  it("forgets who has control when the view ends, is refused or given up, and not while it is made again", async () => {
+    for (const viewer of ["me", "other"]) {
+      const hold = viewer === "me" ? "me" : "other";
+      const control = { viewer, until: "2026-01-01T00:05:00Z", look: true };
+      const held = (): void => {
+        look();
+        wire.tell({ control });
+        expect(browser.hold).toBe(hold);
+      };
+      held();
+      wire.tell({ control, ended: "The sandbox was stopped." });
+      expect([browser.link, browser.hold, browser.left(Date.now()), browser.view?.ended]).toEqual(["ended", "agent", 0, "The sandbox was stopped."]);
+
+      held();
+      wire.onclose?.();
+      expect([browser.link, browser.hold]).toEqual(["waiting", hold]);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect([browser.link, browser.hold]).toEqual(["connecting", hold]);
+      wire.say({ type: "error", error: { code: "no_sandbox", message: "it was released", field: "" } });
+      expect([browser.link, browser.hold]).toEqual(["refused", "agent"]);
+
+      held();
+      browser.pause();
+      expect(browser.hold).toBe("agent");
     }
   });
 
@@ -150,6 +177,10 @@ describe("Browser", () => {
   it("says what was refused until something is done, and nothing of an input that came late", async () => {
     look();
     wire.tell({});
+    const refuse = (kind: "navigate"): unknown => {
+      void browser[kind]("file:///etc/passwd");
+      return wire.sent.at(-1)?.id;
+    };
     const took = browser.take();
     expect(browser.taking).toBe(true);
     const ask = wire.sent.find((m) => m.type === "take");
@@ -159,6 +190,17 @@ describe("Browser", () => {
     const gave = browser.giveBack();
     wire.say({ type: "done", id: wire.sent.find((m) => m.type === "give_back")?.id });
     expect(await gave).toBe(true);
+    expect(browser.refusal).toBeNull();
+    wire.say({ type: "error", id: refuse("navigate"), error: { code: "forbidden_address", message: "only web pages", field: "" } });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(browser.refusal?.code).toBe("forbidden_address");
+    void browser.navigate("a.example"); // which takes a while
+    expect(browser.refusal).toBeNull();
+    wire.say({ type: "error", id: refuse("navigate"), error: { code: "forbidden_address", message: "only web pages", field: "" } });
+    await vi.advanceTimersByTimeAsync(0);
+    wire.tell({ rev: 2 });
+    expect(browser.refusal).not.toBeNull();
+    wire.tell({ control: { viewer: "other", until: "2026-01-01T00:05:00Z", look: true } });
     expect(browser.refusal).toBeNull();
     wire.say({ type: "error", error: { code: "not_in_control", message: "no", field: "" } });
     expect(browser.refusal).toBeNull();

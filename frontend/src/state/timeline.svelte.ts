@@ -439,6 +439,8 @@ function controlText(c: BrowserControlChanged, at: string): string {
       return "Your time was over: control of the browser went back to the agent";
     case "left":
       return "Your window went away: control of the browser went back to the agent";
+    case "ended":
+      return "The browser ended, and your control with it";
     default:
       return "Control of the browser went back to the agent";
   }

@@ -134,6 +134,8 @@ describe("Timeline", () => {
     expect(s.timeline.items[0]).toMatchObject({ icon: "hand", tone: "warn", detail: expect.stringMatching(/^extended, 10 min from/) as unknown });
     s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "expired" });
     expect(s.shown().at(-1)).toBe("Your time was over: control of the browser went back to the agent");
+    s.tell("BrowserControlChanged", { viewer: "person", cause: "ended" });
+    expect(s.shown().at(-1)).toBe("The browser ended, and your control with it");
   });
 
   it("replaces the live answer by the durable message", () => {
