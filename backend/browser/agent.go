@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ type Agent struct {
 	next   int           // number for the next element
 	known  map[int]place // the elements of the newest look
 	looked *tabs.Tab     // whose look that was
+	told   uint64        // the last notice that a call has told
 }
 
 // place is where a numbered element is.
@@ -84,6 +86,7 @@ type act struct {
 	*Agent
 	tab   *tabs.Tab
 	seq   uint64   // the last notice before it
+	newly uint64   // the last notice that its result tells
 	lines []string // what it has to tell, before the look
 	acted Acted
 }
@@ -93,6 +96,7 @@ func (c *act) say(format string, a ...any) { c.lines = append(c.lines, fmt.Sprin
 // begin waits for its turn, makes sure of a tab, and clears a dialog away that
 // was not answered.
 func (a *Agent) begin(ctx context.Context, answers bool) (*act, context.Context, func(), error) {
+	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	select {
 	case a.busy <- struct{}{}:
@@ -100,12 +104,16 @@ func (a *Agent) begin(ctx context.Context, answers bool) (*act, context.Context,
 		cancel()
 		return nil, nil, nil, context.Cause(ctx)
 	}
+	c := &act{Agent: a}
 	end := func() {
+		if outer.Err() == nil { // nobody reads the result of a call that was stopped
+			a.told = max(a.told, c.newly)
+		}
 		<-a.busy
 		cancel()
 	}
 	a.lease.Settle(ctx)
-	seq := a.tabs.Seq()
+	c.seq = a.tabs.Seq()
 	tab, err := a.tabs.Active(ctx)
 	if err != nil {
 		end()
@@ -114,7 +122,8 @@ func (a *Agent) begin(ctx context.Context, answers bool) (*act, context.Context,
 	if !answers {
 		a.lease.Agent(tab.Dismiss) // a person's dialog is not the agent's to dismiss
 	}
-	return &act{Agent: a, tab: tab, seq: seq}, ctx, end, nil
+	c.tab = tab
+	return c, ctx, end, nil
 }
 
 // input runs one act that changes the page and looks at what came of it.
@@ -132,7 +141,7 @@ func (a *Agent) input(ctx context.Context, do func(ctx context.Context, c *act) 
 			// The act went through, and its answer comes after the dialog's.
 			return c.look(ctx, false)
 		}
-		return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info(), Acted: c.acted}, c.explain(err)
+		return Look{Notices: c.news(), Tab: c.tab.Info(), Acted: c.acted}, c.explain(err)
 	}
 	return c.look(ctx, false)
 }
@@ -140,11 +149,22 @@ func (a *Agent) input(ctx context.Context, do func(ctx context.Context, c *act) 
 // explain adds what happened meanwhile to an error.
 func (c *act) explain(err error) error {
 	var text strings.Builder
-	c.told(&text, c.tabs.Notices(c.seq))
+	c.tell(&text, c.news())
 	if text.Len() == 0 {
 		return err
 	}
 	return fmt.Errorf("%w\n%s", err, strings.TrimSpace(text.String()))
+}
+
+// news returns what happened since the last call that told what had: during this
+// one, and before it with nobody there to be told, like a dialog that was dismissed
+// because no answer came. What happened while a person had control is theirs.
+func (c *act) news() []tabs.Notice {
+	notices := c.tabs.Notices(c.Agent.told)
+	if len(notices) > 0 {
+		c.newly = notices[len(notices)-1].Seq
+	}
+	return slices.DeleteFunc(notices, func(n tabs.Notice) bool { return c.lease.Had(n.At) })
 }
 
 // eval calls a function of page.js in a frame as an input of the agent.

@@ -35,15 +35,28 @@ func (c *act) look(ctx context.Context, content bool) (Look, error) {
 	if err := token.Do(c.tabs.Cover); err != nil {
 		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
 	}
-	l, err := c.see(ctx, content)
-	if err != nil {
-		return Look{}, err
+	l, seen := c.see(ctx, content)
+	if seen != nil && !stands(seen) {
+		return Look{}, seen
 	}
 	if err := token.Done(); err != nil {
 		clear(c.known)
+		c.newly = 0
 		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
 	}
-	return l, nil
+	return l, seen
+}
+
+// stands tells whether a look's fault is how the page stands: one that is stuck,
+// crashed or gone, or that waits for its dialog, shows no more than that however
+// often it is looked at. Who has been told so has looked, and may leave it.
+func stands(fault error) bool {
+	for _, lasting := range []error{tabs.ErrStuck, tabs.ErrCrashed, tabs.ErrGone, tabs.ErrDialog} {
+		if errors.Is(fault, lasting) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *act) see(ctx context.Context, content bool) (Look, error) {
@@ -80,14 +93,14 @@ func (c *act) see(ctx context.Context, content bool) (Look, error) {
 		fault = nil
 	}
 	l.Tab = tab.Info()
-	l.Notices = c.tabs.Notices(c.seq)
+	l.Notices = c.news()
 	l.Acted = c.acted
 
 	var text strings.Builder
 	for _, line := range c.lines {
 		fmt.Fprintln(&text, line)
 	}
-	c.told(&text, l.Notices)
+	c.tell(&text, l.Notices)
 	if fault != nil {
 		// What the call did is not lost over a page that cannot be looked at.
 		return l, fmt.Errorf("%stab %d (%s) cannot be looked at: %w", &text, l.Tab.Number, l.Tab.URL, fault)
@@ -96,7 +109,11 @@ func (c *act) see(ctx context.Context, content bool) (Look, error) {
 	if title == "" {
 		title = "(no title)"
 	}
-	fmt.Fprintf(&text, "Tab %d of %d: %s (%s)\n", l.Tab.Number, len(c.tabs.State().Tabs), title, l.Tab.URL)
+	open := "the only one"
+	if n := len(c.tabs.State().Tabs); n > 1 {
+		open = fmt.Sprintf("%d are open", n)
+	}
+	fmt.Fprintf(&text, "Tab %d (%s): %s (%s)\n", l.Tab.Number, open, title, l.Tab.URL)
 	if l.Tab.Failed != "" {
 		fmt.Fprintf(&text, "This is the browser's error page: %s could not be opened.\n", l.Tab.Failed)
 	}
@@ -105,8 +122,8 @@ func (c *act) see(ctx context.Context, content bool) (Look, error) {
 	return l, nil
 }
 
-// told writes the notices, the same one after the other once.
-func (c *act) told(w *strings.Builder, notices []tabs.Notice) {
+// tell writes the notices, the same one after the other once.
+func (c *act) tell(w *strings.Builder, notices []tabs.Notice) {
 	const most = 40
 	var lines []string
 	times := 1

@@ -8,6 +8,7 @@ import (
 	"image"
 	_ "image/jpeg"
 	_ "image/png"
+	"strings"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
@@ -42,17 +43,22 @@ func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
 		}
 	}
 	p, err := c.picture(ctx, shot)
-	if err != nil {
+	if err != nil && !stands(err) {
 		if taken := token.Do(func() {}); taken != nil {
 			return Picture{}, taken
 		}
-		return Picture{}, err
+		return Picture{}, c.explain(err)
 	}
 	if err := token.Done(); err != nil {
 		return Picture{}, err
 	}
-	p.Tab, p.Notices = c.tab.Info(), a.tabs.Notices(c.seq)
-	p.Text = fmt.Sprintf("%d×%d px of tab %d, %s; scale %.4g: a CSS pixel is %.4g pixels of the picture.", p.Width, p.Height, p.Tab.Number, p.Tab.URL, p.Scale, p.Scale)
+	p.Tab, p.Notices = c.tab.Info(), c.news()
+	if err != nil {
+		return p, c.explain(fmt.Errorf("tab %d (%s) cannot be looked at: %w", p.Tab.Number, p.Tab.URL, err))
+	}
+	var text strings.Builder
+	c.tell(&text, p.Notices)
+	p.Text = text.String() + fmt.Sprintf("%d×%d px of tab %d, %s; scale %.4g: a CSS pixel is %.4g pixels of the picture.", p.Width, p.Height, p.Tab.Number, p.Tab.URL, p.Scale, p.Scale)
 	return p, nil
 }
 

@@ -87,7 +87,9 @@ func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
 	if now, err := a.lease.Look(); err != nil || now != token {
 		return Look{}, fmt.Errorf("list: %w", a.lease.May())
 	}
-	l.Text, l.Tab, l.Notices = w.String(), c.tab.Info(), a.tabs.Notices(c.seq)
+	l.Tab, l.Notices = c.tab.Info(), c.news()
+	c.tell(&w, l.Notices) // after the list, of which the end is shown
+	l.Text = w.String()
 	return l, nil
 }
 
@@ -133,7 +135,7 @@ func (a *Agent) wait(ctx context.Context, action Action) (Look, error) {
 			if action.At.Selector == "" && action.Text == "" && action.URL == "" {
 				return c.look(ctx, false)
 			}
-			return Look{Notices: a.tabs.Notices(c.seq), Tab: c.tab.Info()}, c.explain(fmt.Errorf("wait for %s: %w", action.Awaited(), ErrTimeout))
+			return Look{Notices: c.news(), Tab: c.tab.Info()}, c.explain(fmt.Errorf("wait for %s: %w", action.Awaited(), ErrTimeout))
 		}
 		if _, err := a.lease.Look(); err != nil {
 			return Look{}, err

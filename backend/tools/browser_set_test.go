@@ -153,7 +153,7 @@ func TestBrowser_faultsAreTyped(t *testing.T) {
 		{browser.ErrStale, task.CallError, "take a fresh look (browser_extract)"},
 		{&browser.CoveredError{What: "<a>", By: "<div#veil>"}, task.CallError, "<a> is covered by <div#veil>: close or move that first"},
 		{browser.ErrTimeout, task.CallTimeout, "look at the page and decide."},
-		{tabs.ErrStuck, task.CallTimeout, "reload it, or navigate elsewhere"},
+		{tabs.ErrStuck, task.CallTimeout, "reload it, navigate elsewhere, or switch to another tab"},
 		{tabs.ErrBroken, task.CallUnknown, "whether it took effect is not known; look at the page again"},
 		{tabs.ErrCrashed, task.CallError, "navigate to open a page again"},
 		{tabs.ErrForbidden, task.CallError, "opened at http://127.0.0.1:8000/"},
@@ -240,7 +240,7 @@ func TestBrowserExtract_parts(t *testing.T) {
 			list.WriteString("In frame http://other/:\n")
 		}
 	}
-	head := "alert \"hi\" was accepted.\nTab 1 of 1: Long (http://long/)\n"
+	head := "alert \"hi\" was accepted.\nTab 1 (the only one): Long (http://long/)\n"
 	s := stubbed(t, &stub{look: browser.Look{Text: head + "\n" + page.String() + "\n# Interactive elements\n" + list.String()}})
 	first := s.ok("browser_extract", in{}, head, "Line 0 of", "# Interactive elements\n", "[1] <button>", "browser_extract with offset=40000 goes on", "more elements are not shown: browser_extract with skip_elements=")
 	if n := len([]rune(first.Text)); n > 61_000 {
@@ -292,7 +292,7 @@ func TestBrowserExtract_parts(t *testing.T) {
 
 func TestBrowserExtract_overOneMiB(t *testing.T) {
 	text := strings.Repeat("0123456789abcde\n", (1<<20)/16) + "beyond"
-	s := stubbed(t, &stub{look: browser.Look{Text: "Tab 1 of 1: Big (http://big/)\n" + text + "\n# Interactive elements\n[1] <a> x\n"}})
+	s := stubbed(t, &stub{look: browser.Look{Text: "Tab 1 (the only one): Big (http://big/)\n" + text + "\n# Interactive elements\n[1] <a> x\n"}})
 	r := s.ok("browser_extract", in{"offset": 1<<20 - 100}, "The page's text is longer than 1 MiB; it is cut there", "[1] <a> x")
 	r.lacks("beyond")
 }

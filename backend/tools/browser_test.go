@@ -113,7 +113,7 @@ func TestBrowser_popupsAndTabs(t *testing.T) {
 		"/new": "<title>new</title>", "/brief": "<title>brief</title><script>setTimeout(close, 50)</script>",
 	})
 	l := s.visit("/")
-	popup := s.ok("browser_click", in{"index": l.index("Blank")}, "It shows "+s.url+"/new", "Tab 2 of 2: new")
+	popup := s.ok("browser_click", in{"index": l.index("Blank")}, "It shows "+s.url+"/new", "Tab 2 (2 are open): new")
 	if popup.display.Tab != 2 || popup.display.URL != s.url+"/new" {
 		t.Errorf("display = %+v", popup.display)
 	}
@@ -121,13 +121,13 @@ func TestBrowser_popupsAndTabs(t *testing.T) {
 	if r := s.ok("browser_tabs", in{}, "Tab 1: main", "Tab 2 [active]: new"); len(r.display.Tabs) != 2 {
 		t.Errorf("display = %+v", r.display)
 	}
-	s.ok("browser_tabs", in{"action": "switch", "tab": 1}, "Tab 1 of 2: main")
-	l = s.ok("browser_tabs", in{"action": "close", "tab": 2}, "Tab 1 of 1: main")
-	s.ok("browser_click", in{"index": l.index("Brief")}, "Tab 1 of 1: main")
-	s.ok("browser_tabs", in{"action": "new", "url": s.url + "/new"}, "Tab 4 of 2: new")
+	s.ok("browser_tabs", in{"action": "switch", "tab": 1}, "Tab 1 (2 are open): main")
+	l = s.ok("browser_tabs", in{"action": "close", "tab": 2}, "Tab 1 (the only one): main")
+	s.ok("browser_click", in{"index": l.index("Brief")}, "Tab 1 (the only one): main")
+	s.ok("browser_tabs", in{"action": "new", "url": s.url + "/new"}, "Tab 4 (2 are open): new")
 	s.refused("browser_tabs", in{"action": "new", "url": "file:///etc/passwd"}, "only http and https")
 	s.refused("browser_tabs", in{"action": "switch", "tab": 99}, "list the tabs")
-	s.ok("browser_tabs", in{"action": "close"}, "Tab 1 of 1: main")
+	s.ok("browser_tabs", in{"action": "close"}, "Tab 1 (the only one): main")
 	s.ok("browser_tabs", in{"action": "close"}, "about:blank") // the last one gives way to an empty one
 }
 
@@ -137,7 +137,7 @@ func TestBrowser_downloads(t *testing.T) {
 	l := s.visit("/")
 	path := filepath.Join(s.files, "report.csv")
 	s.ok("browser_downloads", in{}, "(none)")
-	s.ok("browser_click", in{"index": l.index("Get")}, `Downloaded "report.csv", 8 bytes`, path, "Tab 1 of 1: main")
+	s.ok("browser_click", in{"index": l.index("Get")}, `Downloaded "report.csv", 8 bytes`, path, "Tab 1 (the only one): main")
 	r := s.ok("browser_downloads", in{}, "report.csv: done, 8 bytes, at "+path)
 	if d := r.display.Downloads; len(d) != 1 || d[0].Path != path || d[0].Received != 8 {
 		t.Errorf("downloads = %+v", d)
@@ -145,7 +145,7 @@ func TestBrowser_downloads(t *testing.T) {
 	if b, err := os.ReadFile(path); err != nil || string(b) != "a,b\n1,2\n" {
 		t.Errorf("the file: %q, %v", b, err)
 	}
-	s.ok("browser_click", in{"index": l.index("Tab")}, "Downloaded", "Tab 1 of 1: main") // no empty tab is left
+	s.ok("browser_click", in{"index": l.index("Tab")}, "Downloaded", "Tab 1 (the only one): main") // no empty tab is left
 	s.ok("browser_navigate", in{"url": s.url + "/file"}, "The address is a file", "main (")
 }
 
@@ -199,7 +199,7 @@ func TestBrowser_keysPointerWaitsAndFiles(t *testing.T) {
 	if late.display.Target != `text "never"` {
 		t.Errorf("display = %+v", late.display)
 	}
-	s.ok("browser_wait", in{"timeout": 10}, "Tab 1 of 1")
+	s.ok("browser_wait", in{"timeout": 10}, "Tab 1 (the only one)")
 	s.ok("browser_click", in{"index": l.index("Log")})
 	r = s.ok("browser_console", in{}, "error: seen 42")
 	if c := r.display.Console; len(c) == 0 || c[len(c)-1].Level != "error" || c[len(c)-1].Text != "seen 42" {
@@ -250,7 +250,7 @@ func TestBrowser_crash(t *testing.T) {
 			t.Fatal("the page does not crash")
 		}
 	}
-	s.refused("browser_extract", in{}, "the page crashed; navigate to open a page again")
+	s.refused("browser_extract", in{}, "the page crashed; reload it, navigate to open a page again")
 	s.refused("browser_click", in{"index": l.index("Go")}, "crashed")
 	s.visit("/", "<button> Go")
 }

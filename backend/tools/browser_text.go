@@ -25,7 +25,7 @@ type window struct {
 }
 
 var (
-	tabLine     = regexp.MustCompile(`(?m)^Tab \d+ of \d+: .*\n`)
+	tabLine     = regexp.MustCompile(`(?m)^Tab \d+ \([^)]*\): .*\n`)
 	elementLine = regexp.MustCompile(`^\[\d+\] `)
 )
 

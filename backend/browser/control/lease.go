@@ -193,6 +193,22 @@ func (l *Lease) Changes(after uint64) []Change {
 	return slices.Clone(l.changes[i:])
 }
 
+// Had reports whether a person had control at a moment that is over or is now. It
+// goes by the changes that are kept.
+func (l *Lease) Had(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+	held := false
+	for _, c := range l.changes {
+		if c.At.After(at) {
+			break
+		}
+		held = c.Cause == Taken || c.Cause == Extended
+	}
+	return held
+}
+
 // changed notes a change, at the end of what makes it.
 func (l *Lease) changed(viewer, cause string) {
 	c := Change{Seq: 1, At: time.Now(), Viewer: viewer, Until: l.until, Cause: cause}

@@ -65,13 +65,13 @@ var (
 	ErrBroken = errors.New("the connection to the browser broke during this call, and whether it took effect is not known; look at the page again before you repeat it")
 
 	// ErrCrashed says that the page's process is gone.
-	ErrCrashed = errors.New("the page crashed; navigate to open a page again")
+	ErrCrashed = errors.New("the page crashed; reload it, navigate to open a page again, or switch to another tab")
 
 	// ErrGone says that the tab was closed.
 	ErrGone = errors.New("the tab is closed; list the tabs and choose another")
 
 	// ErrStuck says that the page did not answer in time.
-	ErrStuck = errors.New("the page does not answer (a script may run without end); reload it, or navigate elsewhere")
+	ErrStuck = errors.New("the page does not answer (a script may run without end); reload it, navigate elsewhere, or switch to another tab")
 
 	// ErrForbidden refuses an address that is no web page.
 	ErrForbidden = errors.New("only http and https pages are opened")
@@ -113,6 +113,7 @@ type Browser struct {
 	end  context.CancelFunc
 
 	connecting chan struct{} // one: whoever has it makes the connection
+	opening    chan struct{} // one: whoever has it opens the tab where there is none
 
 	mu        sync.Mutex
 	link      *link
@@ -153,7 +154,7 @@ func New(o Options) *Browser {
 	if o.Max == 0 {
 		o.Max = defaultMax
 	}
-	b := &Browser{o: o, log: o.Log, connecting: make(chan struct{}, 1), bell: make(chan struct{}), numbers: map[string]int{}}
+	b := &Browser{o: o, log: o.Log, connecting: make(chan struct{}, 1), opening: make(chan struct{}, 1), bell: make(chan struct{}), numbers: map[string]int{}}
 	if b.log == nil {
 		b.log = slog.Default()
 	}
@@ -319,16 +320,23 @@ func (b *Browser) unlink(l *link) {
 }
 
 // Active returns the tab that is worked in. Where there is no connection it makes
-// one, where there is no tab it opens an empty one.
+// one, where there is no tab it opens an empty one: a single one, however many
+// callers there are.
 func (b *Browser) Active(ctx context.Context) (*Tab, error) {
 	l, err := b.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	t := b.active
-	b.mu.Unlock()
-	if t != nil {
+	if t := b.Current(); t != nil {
+		return t, nil
+	}
+	select {
+	case b.opening <- struct{}{}:
+		defer func() { <-b.opening }()
+	case <-ctx.Done():
+		return nil, b.fault(fmt.Errorf("open a tab: %w", context.Cause(ctx)))
+	}
+	if t := b.Current(); t != nil { // another caller's
 		return t, nil
 	}
 	return b.open(ctx, nil, l)

@@ -137,29 +137,62 @@ func (t *Tab) leaving(by devtools.Gate, before *int) devtools.Gate {
 }
 
 // unstick ends a script that runs without end in a page that is about to be left:
-// the next page may be one of the same process, and would wait for it. A page that
-// goes on all the same, like one whose dialogs never end, is ended as a whole.
+// the next page may be one of the same process, and would wait for it. A dialog that
+// is open is dismissed: its page cannot be left before. A page that goes on all the
+// same, like one whose dialogs never end, is ended as a whole.
 func (t *Tab) unstick(ctx context.Context, by devtools.Gate) {
-	if t.Dialog() != nil || t.Alive() != nil || t.answers(ctx, probeTime) {
+	if t.Alive() != nil {
 		return
 	}
-	devtools.Post(t.session.Gated(by), runtime.TerminateExecution, cdp.Empty{})
+	by.Pass(t.Dismiss)
 	if t.answers(ctx, probeTime) {
 		return
 	}
+	devtools.Post(t.session.Gated(by), runtime.TerminateExecution, cdp.Empty{})
+	for range 3 { // one more dialog may open before the script is ended
+		by.Pass(t.Dismiss)
+		if t.answers(ctx, probeTime) {
+			return
+		}
+		if t.Dialog() == nil {
+			break
+		}
+	}
 	devtools.Post(t.session.Gated(by), page.Crash, cdp.Empty{})
-	ended, cancel := context.WithTimeout(ctx, probeTime)
+	ended, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	t.b.wait(ended, func() bool { return t.crashed || t.gone })
 }
 
-// answers tells whether the page runs what it is asked to. The end of ctx is no
-// verdict.
+// answers tells whether the page runs what it is asked to; one with a dialog does
+// not. The end of ctx is no verdict.
 func (t *Tab) answers(ctx context.Context, within time.Duration) bool {
 	probe, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	probe, stop := t.unlessStuck(probe)
+	defer stop()
 	_, err := cdp.Call(probe, t.session, runtime.Evaluate, runtime.EvaluateParams{Expression: "1"})
 	return err == nil || probe.Err() == nil || ctx.Err() != nil
+}
+
+// committed is cdp.Call for a command that the browser refuses while one page gives
+// way to the next, which takes as long as either is busy: it is sent again until then.
+func committed[P, R any](ctx context.Context, s *devtools.Session, c cdp.Command[P, R], params P) (R, error) {
+	busy, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	for {
+		r, err := cdp.Call(ctx, s, c, params)
+		if err == nil || !strings.Contains(err.Error(), "Not attached to an active page") {
+			return r, err
+		}
+		pause := time.NewTimer(100 * time.Millisecond) // nothing is told of the end of it
+		select {
+		case <-pause.C:
+		case <-busy.Done():
+			pause.Stop()
+			return r, busy.Err()
+		}
+	}
 }
 
 // Reload loads the tab's page again.
@@ -168,7 +201,7 @@ func (t *Tab) Reload(ctx context.Context, by devtools.Gate) (Loaded, error) {
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	var before int
-	if _, err := cdp.Call(call, t.session.Gated(t.leaving(by, &before)), page.Reload, page.ReloadParams{}); err != nil {
+	if _, err := committed(call, t.session.Gated(t.leaving(by, &before)), page.Reload, page.ReloadParams{}); err != nil {
 		return Loaded{}, t.b.fault(fmt.Errorf("reload: %w", err))
 	}
 	return t.loaded(ctx, func() bool { return t.documents > before })
@@ -181,7 +214,7 @@ var ErrNoHistory = errors.New("there is no page in that direction of the tab's h
 func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded, error) {
 	call, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
-	h, err := cdp.Call(call, t.session, page.GetNavigationHistory, cdp.Empty{})
+	h, err := committed(call, t.session, page.GetNavigationHistory, cdp.Empty{})
 	if err != nil {
 		return Loaded{}, t.b.fault(fmt.Errorf("read the history: %w", err))
 	}
@@ -189,10 +222,12 @@ func (t *Tab) History(ctx context.Context, by devtools.Gate, steps int) (Loaded,
 	if to < 0 || to >= len(h.Entries) || h.Entries[to] == nil {
 		return Loaded{}, ErrNoHistory
 	}
+	t.unstick(ctx, by)
 	t.b.mu.Lock()
-	before, url := t.documents, t.url
+	url := t.url
 	t.b.mu.Unlock()
-	if _, err := cdp.Call(call, t.session.Gated(by), page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
+	var before int
+	if _, err := cdp.Call(call, t.session.Gated(t.leaving(by, &before)), page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: h.Entries[to].ID}); err != nil {
 		return Loaded{}, t.b.fault(fmt.Errorf("go in the history: %w", err))
 	}
 	want := told(h.Entries[to].URL)

@@ -179,7 +179,7 @@ func (t *Tab) crash() {
 	}
 	t.crashed, t.loading = true, false
 	t.dialogCloses()
-	t.b.notice(NoticeCrashed, t, t.url, "The page in tab %d crashed: navigate to open a page again.", t.number)
+	t.b.notice(NoticeCrashed, t, t.url, "The page in tab %d crashed: reload it or navigate to open a page again.", t.number)
 }
 
 // Number is what the tab is called by people and models. Numbers are not used

@@ -728,3 +728,96 @@ func TestBrowser_whoseNetworkWentAway(t *testing.T) {
 		t.Errorf("the call after it: %v, want ErrNoHistory", err)
 	}
 }
+
+// A page that is stuck, crashed or asks without end can be left in every way there is.
+func TestTab_leavesWhatIsStuck(t *testing.T) {
+	leave := map[string]func(*tabs.Tab, string) (tabs.Loaded, error){
+		"navigate": func(tab *tabs.Tab, url string) (tabs.Loaded, error) { return tab.Navigate(t.Context(), nil, url) },
+		"reload":   func(tab *tabs.Tab, _ string) (tabs.Loaded, error) { return tab.Reload(t.Context(), nil) },
+		"back":     func(tab *tabs.Tab, _ string) (tabs.Loaded, error) { return tab.History(t.Context(), nil, -1) },
+	}
+	asks := func(tab *tabs.Tab) bool { return tab.Dialog() != nil }
+	for name, stick := range map[string]struct {
+		script string
+		inline bool // it is of the page itself, which never has loaded
+		is     func(*tabs.Tab) bool
+	}{
+		"spins":            {`while (true);`, false, func(*tabs.Tab) bool { return true }},
+		"asks":             {`while (true) if (confirm("Stay?")) break`, false, asks},
+		"spins at loading": {`while (true);`, true, func(tab *tabs.Tab) bool { return strings.HasSuffix(tab.Info().URL, "/stuck") }},
+		"asks at loading":  {`while (true) if (confirm("Stay?")) break`, true, asks},
+		"crashed":          {"", false, func(tab *tabs.Tab) bool { return tab.Info().Crashed }},
+	} {
+		for how, left := range leave {
+			if stick.inline && how == "reload" && name == "spins at loading" {
+				continue // it is just as stuck afterwards
+			}
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				b, tab := open(t, tabs.Options{})
+				url := site(t, map[string]string{
+					"/": "<title>first</title>", "/second": "<title>second</title>",
+					"/stuck": "<title>stuck</title><script>" + stick.script + "</script>",
+				})
+				visit(t, tab, url+"/")
+				switch {
+				case stick.inline:
+					tab.Session().Post("Page.navigate", map[string]string{"url": url + "/stuck"})
+				case stick.script == "":
+					visit(t, tab, url+"/second")
+					tab.Session().Post("Page.crash", nil)
+				default:
+					visit(t, tab, url+"/second")
+					run(t, tab, "setTimeout(() => { "+stick.script+" }); 1")
+				}
+				await(t, b, "what is left", func() bool { return stick.is(tab) })
+				for name == "spins at loading" { // not before its script runs
+					probe, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					_, err := cdp.Call(probe, tab.Session(), runtime.Evaluate, runtime.EvaluateParams{Expression: "1"})
+					cancel()
+					if errors.Is(err, context.DeadlineExceeded) {
+						break
+					}
+				}
+				began := time.Now()
+				l, err := left(tab, url+"/")
+				if took := time.Since(began); err != nil || took > 20*time.Second {
+					t.Fatalf("%+v, %v after %v", l, err, took)
+				}
+				want := func(i tabs.Info) bool { return i.Title == "first" }
+				if how == "reload" {
+					want = func(i tabs.Info) bool { return i.Title == "second" || stick.inline && tab.Dialog() != nil }
+				}
+				await(t, b, "the page", func() bool { i := tab.Info(); return want(i) && !i.Crashed })
+			})
+		}
+	}
+}
+
+// Whoever needs a tab where there is none gets the same one.
+func TestBrowser_opensOneTabForAll(t *testing.T) {
+	t.Parallel()
+	b, tab := open(t, tabs.Options{})
+	if err := b.CloseTab(t.Context(), nil, tab); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	got := make([]*tabs.Tab, 6)
+	for i := range got {
+		all.Go(func() {
+			var err error
+			if got[i], err = b.Active(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, o := range got {
+		if o != got[0] {
+			t.Errorf("got tab %d and tab %d", o.Number(), got[0].Number())
+		}
+	}
+	if open := b.State().Tabs; len(open) != 1 {
+		t.Errorf("%d tabs are open: %+v", len(open), open)
+	}
+}
