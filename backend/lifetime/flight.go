@@ -55,6 +55,23 @@ func (g *flights[T]) do(ctx context.Context, key string, fly func() (T, error)) 
 	}
 }
 
+// doAnew is do with an attempt that begins after the call: one that is under way
+// may have seen what was before the change that the caller has heard of.
+func (g *flights[T]) doAnew(ctx context.Context, key string, fly func() (T, error)) (T, error) {
+	g.mu.Lock()
+	f, busy := g.byKey[key]
+	g.mu.Unlock()
+	if busy {
+		select {
+		case <-ctx.Done():
+			var zero T
+			return zero, ctx.Err()
+		case <-f.done:
+		}
+	}
+	return g.do(ctx, key, fly)
+}
+
 func (g *flights[T]) lead(ctx context.Context, key string, f *flight[T], fly func() (T, error)) (T, error) {
 	defer func() {
 		g.mu.Lock()

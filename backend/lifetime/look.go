@@ -124,10 +124,10 @@ func (m *Manager) greet(ctx context.Context, r *root) error {
 }
 
 // look reads the condition of r's sandbox from the engine and writes down what
-// changed. Callers at the same time share one request. The error is ctx's, or
-// says that there is nothing to look at.
+// changed. Callers at the same time share one request that begins after they asked.
+// The error is ctx's, or says that there is nothing to look at.
 func (m *Manager) look(ctx context.Context, r *root) (sandbox.Condition, error) {
-	return m.looks.do(ctx, r.id, func() (sandbox.Condition, error) {
+	return m.looks.doAnew(ctx, r.id, func() (sandbox.Condition, error) {
 		m.mu.Lock()
 		rec, version := r.rec, r.version
 		m.mu.Unlock()
@@ -236,8 +236,12 @@ func (m *Manager) observed(ctx context.Context, r *root, version int, cond sandb
 	rec := r.rec
 	before := r.cond
 	silent := before.Source == "guest" && before.Value == sandbox.StateUnreachable && r.client != nil
-	stale := r.version != version || !(rec.State.Held() || rec.State == sandbox.StateLost)
+	overtaken := r.version != version
+	stale := overtaken || !(rec.State.Held() || rec.State == sandbox.StateLost)
 	m.mu.Unlock()
+	if overtaken {
+		m.lookSoon(r) // it may be news all the same, read after the operation's own look
+	}
 	// One that somebody is just starting is none of the states that a row at rest
 	// has; what comes of it is seen by the next look.
 	if stale || !(cond.Value.Held() || cond.Value == sandbox.StateLost) || cond.Value == sandbox.StatePaused && m.frozenByAnother(r) {
