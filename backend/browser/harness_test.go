@@ -1,8 +1,11 @@
 package browser_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,6 +117,20 @@ func (d *desk) typed(at browser.At, text string, submit bool) browser.Look {
 		d.t.Fatalf("Type(%v): %v", at, err)
 	}
 	return l
+}
+
+// shot takes a screenshot and reads it.
+func (d *desk) shot() (browser.Picture, image.Image) {
+	d.t.Helper()
+	p, err := d.agent.Screenshot(d.t.Context(), browser.Shot{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	img, err := png.Decode(bytes.NewReader(p.Data))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return p, img
 }
 
 // page evaluates in the active tab's page.

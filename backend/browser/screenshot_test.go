@@ -28,14 +28,7 @@ func TestScreenshot(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := d.agent.Screenshot(t.Context(), browser.Shot{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		img, err := png.Decode(bytes.NewReader(p.Data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, img := d.shot()
 		if math.Abs(p.Scale-dpr) > 0.01 || p.Width != img.Bounds().Dx() || !strings.Contains(p.Text, fmt.Sprintf("scale %.4g", p.Scale)) {
 			t.Errorf("dpr %v: scale %v, width %d: %s", dpr, p.Scale, p.Width, p.Text)
 		}

@@ -1,9 +1,7 @@
 package browser_test
 
 import (
-	"bytes"
 	"image"
-	"image/png"
 	"strings"
 	"testing"
 	"time"
@@ -74,18 +72,6 @@ func TestScreenshot_coversSecrets(t *testing.T) {
 		<input autocomplete=one-time-code aria-label=Code>
 		<input id=p type=password aria-label=Password><button onclick="document.getElementById('p').type = 'text'">Show</button>`
 	d := newDesk(t, map[string]string{"/form": form, "/other": `<iframe src="OTHER/form" width=700 height=300></iframe>`})
-	shot := func() image.Image {
-		t.Helper()
-		p, err := d.agent.Screenshot(t.Context(), browser.Shot{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		img, err := png.Decode(bytes.NewReader(p.Data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return img
-	}
 	for _, path := range []string{"/form", "/other"} {
 		var shots []image.Image
 		for _, secret := range []string{"111111", "WWWWWW"} {
@@ -98,7 +84,8 @@ func TestScreenshot_coversSecrets(t *testing.T) {
 			}
 			d.tabs.Reveal()
 			d.lease.GiveBack("me")
-			shots = append(shots, shot())
+			_, shot := d.shot()
+			shots = append(shots, shot)
 		}
 		if !alike(shots[0], shots[1]) {
 			t.Errorf("%s: the pictures of two secrets differ", path)

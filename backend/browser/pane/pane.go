@@ -61,9 +61,6 @@ type Options struct {
 	// sees it; nil for every path as it is.
 	File func(path string) (string, error)
 
-	// Watch is called once, before the Pane is handed out; it may be nil.
-	Watch func(*Pane)
-
 	Log *slog.Logger
 }
 
@@ -91,9 +88,6 @@ func New(o Options) *Pane {
 		})
 		p.agent = browser.NewAgent(browser.Options{Browser: p.tabs, Lease: p.lease, File: o.File, Log: o.Log})
 		p.relay = relay.New(relay.Options{Browser: p.tabs, Lease: p.lease, Log: o.Log})
-	}
-	if o.Watch != nil {
-		o.Watch(p)
 	}
 	return p
 }

@@ -39,15 +39,11 @@ func openBy(t *testing.T, page string, way func(devtools.DialFunc) devtools.Dial
 	}))
 	t.Cleanup(srv.Close)
 	place := browsertest.Context(t)
-	made := 0
 	p := pane.New(pane.Options{
-		Dial: way(place.Dial), Context: place.ID, Watch: func(*pane.Pane) { made++ },
+		Dial: way(place.Dial), Context: place.ID,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	t.Cleanup(func() { p.Close("") })
-	if made != 1 {
-		t.Errorf("Watch was called %d times", made)
-	}
 	if _, err := p.Agent().Navigate(t.Context(), srv.URL); err != nil {
 		t.Fatal(err)
 	}
