@@ -375,9 +375,6 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 	mouse := func(kind string, x, y float64, buttons int64) {
 		send(relay.Input{Kind: relay.Mouse, Type: kind, X: x, Y: y, Button: "left", Buttons: buttons, Clicks: 1})
 	}
-	send(relay.Input{Kind: relay.Touch, Type: "start", Points: []relay.Point{{ID: 1, X: 500, Y: 300}}})
-	send(relay.Input{Kind: relay.Touch, Type: "end"})
-	comes("log.join()", "touch 1")
 	mouse("down", 20, 20, 1)
 	mouse("up", 20, 20, 0)
 	send(relay.Input{Kind: relay.Key, Type: "down", Key: "x", Code: "KeyX", KeyCode: 88, Text: "x"})
@@ -404,6 +401,11 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 	for _, want := range []string{"KeyX", "compositionstart", "compositionend漢", "drop parcel"} {
 		comes("log.join()", want)
 	}
+	// Last, since the browser makes a click of a tap in its own time, past what comes
+	// after it, and that takes the focus from the field.
+	send(relay.Input{Kind: relay.Touch, Type: "start", Points: []relay.Point{{ID: 1, X: 500, Y: 300}}})
+	send(relay.Input{Kind: relay.Touch, Type: "end"})
+	comes("log.join()", "touch 1")
 	if err := w.v.Input(relay.Input{Kind: "dance", Frame: w.frame.Seq}); !errors.Is(err, relay.ErrInput) {
 		t.Errorf("no such input: %v", err)
 	}
