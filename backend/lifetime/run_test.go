@@ -330,6 +330,30 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// What an operation overtook while it was read is not believed, and may be true all
+// the same: it is looked at again without anybody asking.
+func TestWhy_overtaken(t *testing.T) {
+	w := newWorld()
+	h := w.host(-1)
+	m, o := newManager(t, h, false) // no events and no listing, which would tell too
+	if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
+		t.Fatal(err)
+	}
+	h.meanwhile = func() {
+		if err := m.Stop(t.Context(), "t1"); err != nil {
+			t.Error(err)
+		}
+		w.remove("box0001")
+	}
+	if err := m.Why(t.Context(), "t1"); !errors.Is(err, sandbox.ErrGone) {
+		t.Errorf("Why() = %v, want that it is gone", err)
+	}
+	o.await(t, "t1 lost removed")
+	if n := o.count("t1 stopped by hand"); n != 1 {
+		t.Errorf("the stop was told %d times", n)
+	}
+}
+
 // A guest that has come back in another boot is seen as such.
 func TestWhy_notesTheNewBoot(t *testing.T) {
 	w := newWorld()

@@ -64,6 +64,8 @@ type host struct {
 	dead  bool
 
 	elsewhere bool // it looks at another engine than the sandboxes' own
+
+	meanwhile func() // befalls during the next Inspect
 }
 
 func (w *world) host(steps int) *host { return &host{world: w, steps: steps} }
@@ -300,6 +302,13 @@ func (h *host) Reaches(sandbox.Ref) error {
 func (h *host) Inspect(ctx context.Context, ref sandbox.Ref) (sandbox.Condition, error) {
 	if err := h.ask(ctx, "inspect"); err != nil {
 		return sandbox.Condition{}, err
+	}
+	h.mu.Lock()
+	meanwhile := h.meanwhile
+	h.meanwhile = nil
+	h.mu.Unlock()
+	if meanwhile != nil {
+		meanwhile()
 	}
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
