@@ -121,3 +121,20 @@ func TestOutline(t *testing.T) {
 		t.Errorf("text is missing:\n%s", o.Text())
 	}
 }
+
+// A page may hold pictures of 200 MB, more than a container has of shared memory.
+func TestHugeCanvas(t *testing.T) {
+	d := newDesk(t, map[string]string{"/": `<title>paint</title><body style="margin:0"><button onclick="paint(this)">Paint</button>
+		<canvas id=c width=7300 height=7200 style="position:absolute;left:0;top:100px;width:600px;height:400px"></canvas>
+		<script>function paint(b) {
+			const g = c.getContext('2d', {willReadFrequently: true}); g.fillStyle = 'rgb(0,0,255)'; g.fillRect(0, 0, c.width, c.height)
+			b.textContent = 'blue ' + g.getImageData(c.width - 1, c.height - 1, 1, 1).data[2]
+		}</script>`})
+	l := d.click(number(t, d.visit("/"), "Paint"))
+	wants(t, l, "blue 255")
+	p, img := d.shot()
+	if r, _, b, _ := img.At(int(300*p.Scale), int(300*p.Scale)).RGBA(); r > 0x1000 || b < 0xf000 {
+		t.Errorf("the canvas is %v", img.At(int(300*p.Scale), int(300*p.Scale)))
+	}
+	wants(t, d.visit("/"), "Paint")
+}
