@@ -140,9 +140,9 @@ func TestBrowser_recorded(t *testing.T) {
 	if f := all[len(all)-1]; f.Kind == recording.KindFrame && (f.URL != page || f.Title != "Signal") {
 		t.Errorf("the newest frame: %+v", f)
 	}
-	info := s.browser(id).Recording
+	info := s.recording(id).Info
 	if !info.On || info.Bytes == 0 || info.Limit != recording.DefaultLimit || info.Frames < frames || info.First != 1 || !info.From.Equal(all[0].At) || info.To.Before(info.From) {
-		t.Errorf("the browser's look says of %d frames: %+v", frames, info)
+		t.Errorf("the recording says of %d frames: %+v", frames, info)
 	}
 
 	// A person makes the page red, and then teal.

@@ -28,7 +28,6 @@ type BrowserInfo struct {
 	Downloads   string            `json:"downloads"`   // directory
 	Viewers     int               `json:"viewers"`
 	Control     BrowserControl    `json:"control"`
-	Recording   BrowserRecording  `json:"recording"`
 	Live        bool              `json:"live"` // it can be looked on; false for one that only acts
 }
 
@@ -84,22 +83,11 @@ func (s *Server) browserInfo(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	info := browserInfoOf(b)
-	recorded, err := s.o.Sessions.RecordingInfo(r.Context(), r.PathValue("id"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	info.Recording = BrowserRecording(recorded)
-	reply(w, http.StatusOK, info)
-}
-
-func browserInfoOf(b session.BrowserStatus) BrowserInfo {
-	return BrowserInfo{
+	reply(w, http.StatusOK, BrowserInfo{
 		State: b.State, ObservedAt: b.ObservedAt, Source: b.Source, Error: b.Error, Version: b.Version, Program: b.Program,
 		Sandboxed: b.Sandboxed, Unsandboxed: b.Unsandboxed, Downloads: b.Downloads, Viewers: b.Viewers, Live: b.Live,
 		Control: BrowserControl{Holder: b.Control.Viewer, Until: b.Control.Until, Look: b.Control.Look},
-	}
+	})
 }
 
 func (s *Server) browserOutline(w http.ResponseWriter, r *http.Request) {

@@ -21,15 +21,6 @@ func (s *Service) Recording(ctx context.Context, id string, after int64) (record
 	return s.o.Recordings.Page(v.ID, after)
 }
 
-// RecordingInfo returns what a session's recording holds, in sum.
-func (s *Service) RecordingInfo(ctx context.Context, id string) (recording.Info, error) {
-	v, err := s.View(ctx, id)
-	if err != nil || s.o.Recordings == nil {
-		return recording.Info{}, err
-	}
-	return s.o.Recordings.Info(v.ID)
-}
-
 // RecordedPicture returns a picture of a session's recording, a JPEG;
 // recording.ErrNoPicture where it is not there.
 func (s *Service) RecordedPicture(ctx context.Context, id string, n int64) ([]byte, error) {

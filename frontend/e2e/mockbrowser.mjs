@@ -41,7 +41,7 @@ export class MockBrowser {
     return {
       state: this.state, observed_at: stamp(), source: "guest", error: this.error, version: this.state === "none" ? "" : "Chrome/156.0.8078.108", program: "/usr/bin/chromium",
       sandboxed: true, unsandboxed: "", downloads: DOWNLOADS, viewers: this.views.size, control: { holder: this.control.viewer ?? "", until: this.control.until, look: this.control.look },
-      recording: { on: false, bytes: 0, limit: 0, frames: 0, first: 0 }, live: this.live,
+      live: this.live,
     };
   }
 

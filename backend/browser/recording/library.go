@@ -224,17 +224,6 @@ func (l *Library) Page(root string, after int64) (Page, error) {
 	return page, err
 }
 
-// Info returns what a session's recording holds.
-func (l *Library) Info(root string) (Info, error) {
-	var info Info
-	err := l.with(root, func(r *recording) error {
-		info = r.sum()
-		return nil
-	})
-	info.On = l.o.On
-	return info, err
-}
-
 // Picture returns the JPEG of a frame, by its number; ErrNoPicture where there is
 // none.
 func (l *Library) Picture(root string, n int64) ([]byte, error) {

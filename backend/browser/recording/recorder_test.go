@@ -425,7 +425,7 @@ func TestLibrary_off(t *testing.T) {
 	if err != nil || len(p.Entries) != 0 || p.Info.On {
 		t.Errorf("Page() = %+v, %v", p, err)
 	}
-	if _, err := l.Info("../s"); err == nil {
+	if _, err := l.Page("../s", 0); err == nil {
 		t.Error("a name that leads elsewhere was taken")
 	}
 }

@@ -124,7 +124,6 @@ export interface BrowserInfo {
   downloads: string;
   viewers: number;
   control: BrowserControl;
-  recording: BrowserRecording;
   live: boolean;
 }
 

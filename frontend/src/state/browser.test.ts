@@ -35,7 +35,7 @@ const tab = (over: Partial<TabsInfo> = {}): TabsInfo => ({ number: 1, target: "T
 const notice = (seq: number, kind = "dialog"): TabsNotice => ({ seq, at: "2026-01-01T00:00:00Z", kind, text: `notice ${seq}` });
 const info = (over: Partial<BrowserInfo> = {}): BrowserInfo => ({
   state: "running", observed_at: "2026-01-01T00:00:00Z", source: "guest", error: "", version: "", program: "", sandboxed: true, unsandboxed: "", downloads: "/d",
-  viewers: 0, control: { holder: "", look: false }, recording: { on: false, bytes: 0, limit: 0, frames: 0, first: 0 }, live: true, ...over,
+  viewers: 0, control: { holder: "", look: false }, live: true, ...over,
 });
 
 describe("Browser", () => {
