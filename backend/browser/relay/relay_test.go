@@ -334,6 +334,7 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 		let over = false; a.ondragstart = e => { e.dataTransfer.setData('text/plain', 'parcel') };
 		b.ondragover = e => { over = true; e.preventDefault() }; b.ondrop = e => { e.preventDefault(); log.push('drop ' + e.dataTransfer.getData('text/plain')) };
 		addEventListener('touchstart', e => log.push('touch ' + e.touches.length), {passive: true});
+		for (const k of ['touchend', 'touchcancel']) addEventListener(k, e => log.push(k + ' ' + e.touches.length), {passive: true});
 		</script>`})
 	tab := o.visit(o.url + "/")
 	w := watch(t, o.relay, relay.View{ID: "ann", Width: 640, Height: 320})
@@ -403,9 +404,12 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 	}
 	// Last, since the browser makes a click of a tap in its own time, past what comes
 	// after it, and that takes the focus from the field.
-	send(relay.Input{Kind: relay.Touch, Type: "start", Points: []relay.Point{{ID: 1, X: 500, Y: 300}}})
+	one, two := relay.Point{ID: 1, X: 500, Y: 300}, relay.Point{ID: 2, X: 450, Y: 250}
+	send(relay.Input{Kind: relay.Touch, Type: "start", Points: []relay.Point{one}})
+	send(relay.Input{Kind: relay.Touch, Type: "start", Points: []relay.Point{one, two}})
+	send(relay.Input{Kind: relay.Touch, Type: "move", Points: []relay.Point{two}})
 	send(relay.Input{Kind: relay.Touch, Type: "end"})
-	comes("log.join()", "touch 1")
+	comes("log.join()", "touch 1,touch 2,touchend 1,touchend 0")
 	if err := w.v.Input(relay.Input{Kind: "dance", Frame: w.frame.Seq}); !errors.Is(err, relay.ErrInput) {
 		t.Errorf("no such input: %v", err)
 	}
