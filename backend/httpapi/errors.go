@@ -96,6 +96,7 @@ var faults = []struct {
 	{tabs.ErrBroken, http.StatusServiceUnavailable, "browser_failed"},
 	{tabs.ErrUnreachable, http.StatusServiceUnavailable, "browser_failed"},
 	{store.ErrBusy, http.StatusServiceUnavailable, "store_busy"},
+	{errStopping, http.StatusServiceUnavailable, "stopping"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timeout"},
 	{context.Canceled, 499, "cancelled"}, // the client has gone
 }
@@ -116,11 +117,17 @@ func describe(err error) (int, ErrorBody) {
 	return http.StatusInternalServerError, internal
 }
 
+// errStopping answers a request that the end of the server broke off.
+var errStopping = errors.New("the server is stopping: start it again and look at what came of this before you ask anew")
+
 // internal is all that a client learns of a fault of ours.
 var internal = ErrorBody{Code: "internal", Message: "something went wrong in the server; its log says what"}
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(r.Context()), errStopping) {
+		err = errStopping
+	}
 	status, body := describe(err)
 	if status == http.StatusInternalServerError {
 		s.o.Log.ErrorContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "err", err)

@@ -77,15 +77,18 @@ func New(o Options) *Server {
 // Serve answers requests on l until ctx ends, then closes every connection.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.setHosts(l.Addr())
-	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(errStopping)
+	s.http.BaseContext = func(net.Listener) context.Context { return life }
 	served := make(chan error, 1) // its one sender never blocks
 	go func() { served <- s.http.Serve(l) }()
 	select {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
+		end(errStopping)
 	}
-	// Sockets are hijacked and end with ctx; requests get a moment.
+	// Sockets are hijacked and end with life; requests get a moment.
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := s.http.Shutdown(stop); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,7 +33,12 @@ func ask(t *testing.T, s *Server, path, body string) (int, string) {
 	server := httptest.NewServer(s.guard(s.routes()))
 	t.Cleanup(server.Close)
 	s.setHosts(server.Listener.Addr())
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1"+path, strings.NewReader(body))
+	return post(t, server.URL, path, body)
+}
+
+func post(t *testing.T, server, path, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/api/v1"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,5 +118,40 @@ func TestGuard_panic(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("an answer that was begun and broke off looks whole")
+	}
+}
+
+// waiting is a window in which a person takes their time to choose a folder.
+type waiting struct {
+	fakeWindow
+	asked chan struct{}
+}
+
+func (w *waiting) PickFolder(ctx context.Context, _ string) (string, error) {
+	close(w.asked)
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func TestServe_endsRequests(t *testing.T) {
+	w := &waiting{asked: make(chan struct{})}
+	s := New(Options{Hub: &stream.Hub{}, Token: NewToken(testToken), Window: w, Log: slog.New(slog.DiscardHandler)})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	go func() {
+		<-w.asked
+		stop()
+	}()
+	status, text := post(t, "http://"+l.Addr().String(), "/window/folder", `{}`)
+	if status != http.StatusServiceUnavailable || !strings.Contains(text, `"stopping"`) || !strings.Contains(text, "start it again") {
+		t.Errorf("a request that the end broke off: %d %s", status, text)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve() = %v", err)
 	}
 }
