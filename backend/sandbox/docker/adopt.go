@@ -142,8 +142,7 @@ type adoptPlan struct {
 // planAdopt checks whether a guest can live in the container of spec.Adopt, and
 // how. It makes nothing.
 func (p *Provider) planAdopt(ctx context.Context, spec sandbox.Spec) (c container.InspectResponse, plan adoptPlan, err error) {
-	f, err := p.connect(ctx)
-	if err != nil {
+	if _, err := p.connect(ctx); err != nil {
 		return c, plan, err
 	}
 	if c, err = p.inspectAny(ctx, spec.Adopt); err != nil {
@@ -158,14 +157,7 @@ func (p *Provider) planAdopt(ctx context.Context, spec sandbox.Spec) (c containe
 	if err := canExec(c); err != nil {
 		return c, plan, err
 	}
-	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
-		return p.engine.ImageInspect(ctx, c.Image)
-	})
-	plan.arch = img.Architecture
-	if cerrdefs.IsNotFound(err) { // removed under its container
-		plan.arch, err = goArch(f.Architecture), nil
-	}
-	if err != nil {
+	if plan.arch, err = p.archOf(ctx, c); err != nil {
 		return c, plan, err
 	}
 	if _, _, err := embedded.Binary(plan.arch); err != nil {
@@ -482,9 +474,7 @@ func (p *Provider) attachAdopted(ctx context.Context, id string, b box, note own
 	}
 	switch {
 	case c.State.Paused:
-		_, err = call(ctx, p, "unpause the container", startTimeout, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, p.engine.ContainerUnpause(ctx, id)
-		})
+		err = p.unpause(ctx, id)
 	case !c.State.Running:
 		p.resetChannels(id)
 		if err = p.start(ctx, id); err != nil && answered(err) {
@@ -502,10 +492,9 @@ func (p *Provider) attachAdopted(ctx context.Context, id string, b box, note own
 	if _, err := guest.Hello(limited); err == nil {
 		return h, nil
 	}
-	img, err := p.engine.ImageInspect(ctx, c.Image)
-	arch := cmp.Or(img.Architecture, goArch(cmp.Or(p.arch(), "x86_64")))
-	if err != nil && !cerrdefs.IsNotFound(err) {
-		return h, p.engineError(ctx, "inspect image", err)
+	arch, err := p.archOf(ctx, c)
+	if err != nil {
+		return h, err
 	}
 	if c, err = p.inspectAny(ctx, id); err != nil {
 		return h, err
@@ -526,10 +515,18 @@ func (p *Provider) attachAdopted(ctx context.Context, id string, b box, note own
 	return p.adoptedHandle(id, b, note.Adopted), nil
 }
 
-// arch is what the engine last said that it runs on.
-func (p *Provider) arch() string {
-	if f := p.facts.Load(); f != nil {
-		return f.Architecture
+// archOf is the architecture of a container, as its image says, or its engine where
+// that was removed under it.
+func (p *Provider) archOf(ctx context.Context, c container.InspectResponse) (string, error) {
+	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
+		return p.engine.ImageInspect(ctx, c.Image)
+	})
+	if err == nil {
+		return img.Architecture, nil
 	}
-	return ""
+	f := p.facts.Load()
+	if !cerrdefs.IsNotFound(err) || f == nil {
+		return "", err
+	}
+	return goArch(f.Architecture), nil
 }

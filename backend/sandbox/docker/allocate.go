@@ -312,6 +312,13 @@ func (p *Provider) start(ctx context.Context, id string) error {
 	return err
 }
 
+func (p *Provider) unpause(ctx context.Context, id string) error {
+	_, err := call(ctx, p, "unpause the container", startTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.engine.ContainerUnpause(ctx, id)
+	})
+	return err
+}
+
 // handle is the live address of a container.
 func (p *Provider) handle(id string, b box, workdir string, dial sandbox.DialFunc) (sandbox.Handle, error) {
 	if _, err := p.ref(id); err != nil {

@@ -85,10 +85,7 @@ func (p *Provider) Start(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, 
 func (p *Provider) run(ctx context.Context, c container.InspectResponse) error {
 	switch {
 	case c.State.Paused:
-		_, err := call(ctx, p, "unpause the container", startTimeout, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, p.engine.ContainerUnpause(ctx, c.ID)
-		})
-		return err
+		return p.unpause(ctx, c.ID)
 	case c.State.Running:
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/image"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
@@ -40,7 +39,11 @@ func (p *Provider) takeOut(ctx context.Context, b box, note owner) error {
 		p.dropChannels(c.ID, a.socket())
 		err := p.takeAway(ctx, c.ID, a, kill)
 		if err != nil && a.Exec == "" { // it never ran: half of it may be all that was copied
-			if err = p.putAdoptedTree(ctx, c.ID, p.archOf(ctx, c), a); err == nil {
+			arch, noArch := p.archOf(ctx, c)
+			if noArch != nil {
+				return noArch
+			}
+			if err = p.putAdoptedTree(ctx, c.ID, arch, a); err == nil {
 				err = p.takeAway(ctx, c.ID, a, kill)
 			}
 		}
@@ -49,18 +52,6 @@ func (p *Provider) takeOut(ctx context.Context, b box, note owner) error {
 		}
 	}
 	return b.remove()
-}
-
-// archOf is the architecture of a container, as its image says, or its engine where
-// that is gone.
-func (p *Provider) archOf(ctx context.Context, c container.InspectResponse) string {
-	img, err := call(ctx, p, "inspect image", readTimeout, func(ctx context.Context) (image.InspectResponse, error) {
-		return p.engine.ImageInspect(ctx, c.Image)
-	})
-	if err != nil {
-		p.log.DebugContext(ctx, "image of a container not read", "container", c.ID[:12], "err", err)
-	}
-	return cmp.Or(img.Architecture, goArch(cmp.Or(p.arch(), "x86_64")))
 }
 
 // sayGoodbye asks a guest to end, and reports whether it did.

@@ -30,16 +30,16 @@ func (p *Provider) Logs(ctx context.Context, ref sandbox.Ref, tail int) (io.Read
 	if _, err := p.inspectSpot(ctx, at); err != nil {
 		return nil, err
 	}
-	text, err := p.logs(ctx, at.id, tail)
+	text, err := p.logs(ctx, at.id, tail, false)
 	if err != nil {
 		return nil, err
 	}
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-// logs returns the last lines that a container's guest wrote, both streams in
-// the order they came.
-func (p *Provider) logs(ctx context.Context, id string, tail int) (string, error) {
+// logs returns the last lines that a container wrote, both streams in the order they
+// came. One that has a terminal has a single stream, without marks.
+func (p *Provider) logs(ctx context.Context, id string, tail int, terminal bool) (string, error) {
 	return call(ctx, p, "read the container's log", readTimeout, func(ctx context.Context) (string, error) {
 		body, err := p.engine.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(tail)})
 		if err != nil {
@@ -47,24 +47,15 @@ func (p *Provider) logs(ctx context.Context, id string, tail int) (string, error
 		}
 		defer body.Close()
 		var text newest
-		if _, err := stdcopy.StdCopy(&text, &text, body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if terminal {
+			_, err = io.Copy(&text, body)
+		} else {
+			_, err = stdcopy.StdCopy(&text, &text, body)
+		}
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return "", err
 		}
 		return text.String(), nil
-	})
-}
-
-// rawLogs is logs for a container that has a terminal: one stream without marks.
-func (p *Provider) rawLogs(ctx context.Context, id string, tail int) (string, error) {
-	return call(ctx, p, "read the container's log", readTimeout, func(ctx context.Context) (string, error) {
-		body, err := p.engine.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(tail)})
-		if err != nil {
-			return "", err
-		}
-		defer body.Close()
-		var text newest
-		_, err = io.Copy(&text, body)
-		return text.String(), err
 	})
 }
 

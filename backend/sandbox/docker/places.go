@@ -91,10 +91,7 @@ func (p *Provider) StartPlace(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case c.State.Paused:
-		_, err = call(ctx, p, "unpause the container", startTimeout, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, p.engine.ContainerUnpause(ctx, id)
-		})
-		return err
+		return p.unpause(ctx, id)
 	case c.Config.Labels[labelInstance] == p.opts.Instance:
 		return p.run(ctx, c) // its mounts are looked at again
 	}
@@ -133,10 +130,7 @@ func (p *Provider) PlaceLogs(ctx context.Context, id string, tail int) (string, 
 	if err != nil {
 		return "", err
 	}
-	if c.Config.Tty {
-		return p.rawLogs(ctx, c.ID, tail)
-	}
-	return p.logs(ctx, c.ID, tail)
+	return p.logs(ctx, c.ID, tail, c.Config.Tty)
 }
 
 // Changes calls changed after every change of any container, as Watch sees them:

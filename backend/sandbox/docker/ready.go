@@ -83,7 +83,7 @@ func (p *Provider) explainExit(ctx context.Context, id string, code int64) error
 
 // lastWords is the end of a container's log, as it stands behind an error.
 func (p *Provider) lastWords(ctx context.Context, id string) string {
-	body, err := p.logs(context.WithoutCancel(ctx), id, explaining)
+	body, err := p.logs(context.WithoutCancel(ctx), id, explaining, false)
 	if said := strings.TrimSpace(body); err == nil && said != "" {
 		return ": " + said
 	}

@@ -275,7 +275,7 @@ func (p *Provider) awaitServer(ctx context.Context, c container.InspectResponse,
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("wait for the server in %s: %w", c.ID[:12], err)
 			}
-			said, _ := p.logs(context.WithoutCancel(ctx), c.ID, 5)
+			said, _ := p.logs(context.WithoutCancel(ctx), c.ID, 5, false)
 			return fmt.Errorf("wait for the server in %s: %w (%v); its log ends with %q: %w", c.ID[:12], errGuestSilent, last, strings.TrimSpace(said), sandbox.ErrUnreachable)
 		case <-timer.C:
 			last = server.Ping(limited)
