@@ -84,7 +84,7 @@ func watch(t testing.TB, r *relay.Relay, view relay.View) *watcher {
 // until reads until ok; what it waits for is said when it does not come.
 func (w *watcher) until(what string, ok func() bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for !ok() {
 		m, err := w.v.Next(ctx)
@@ -236,7 +236,7 @@ func TestRelay_clicksWhereThePersonPoints(t *testing.T) {
 	if err := w.v.Input(in); !errors.Is(err, control.ErrNotHolder) {
 		t.Errorf("an input without control: %v, want ErrNotHolder", err)
 	}
-	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+	if _, err := o.lease.Take("ann", 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the news that ann has control", func() bool { return w.state != nil && w.state.Control.Viewer == "ann" })
@@ -339,7 +339,7 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 	tab := o.visit(o.url + "/")
 	w := watch(t, o.relay, relay.View{ID: "ann", Width: 640, Height: 320})
 	w.until("a picture", func() bool { return w.frame != nil })
-	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+	if _, err := o.lease.Take("ann", 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	width, height := w.frame.Meta.DeviceWidth, w.frame.Meta.DeviceHeight // one to one
@@ -419,7 +419,7 @@ func TestRelay_tellsWhatHappens(t *testing.T) {
 	o := newRoom(t, map[string]string{"/": plain("main", "red") + `<script>setTimeout(() => { document.title = "said " + confirm("Sure?") }, 300)</script>`, "/green": plain("green", "green")})
 	w := watch(t, o.relay, relay.View{ID: "ann"})
 	w.until("the browser", func() bool { return w.state != nil && w.state.Lost == "" && len(w.state.Tabs) == 1 })
-	if _, err := o.lease.Take("ann", time.Minute); err != nil {
+	if _, err := o.lease.Take("ann", 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.v.Do(t.Context(), relay.Command{Kind: relay.Navigate, URL: "file:///etc/passwd"}); !errors.Is(err, tabs.ErrForbidden) {
