@@ -29,9 +29,10 @@ type begun struct {
 // that runs in the page, an input that is yet to be answered, a trap set for a
 // click. A take refuses what would follow of it and cannot take back what is on
 // its way; so the inputs of a person who takes control wait until end is called,
-// for five seconds at most. Otherwise they would reach a page that is still being
-// changed: a script gives another field the keyboard, and what the person types
-// goes there. end may be called more than once.
+// for five seconds at most, and also when control has gone back before that.
+// Otherwise they would reach a page that is still being changed: a script gives
+// another field the keyboard, and what the person types goes there. end may be called
+// more than once.
 func (l *Lease) Begin() (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,6 +50,9 @@ func (l *Lease) Begin() (end func()) {
 func (l *Lease) settle() {
 	if l.begun.acts == 0 {
 		return
+	}
+	if l.begun.timer != nil {
+		l.begun.timer.Stop()
 	}
 	l.begun.until = time.Now().Add(begunTime)
 	l.begun.timer = time.AfterFunc(begunTime, func() {
@@ -75,10 +79,26 @@ func (l *Lease) release() {
 		l.begun.timer = nil
 	}
 	l.begun.until = time.Time{}
+	if len(l.begun.waiting) == 0 {
+		return
+	}
 	for _, send := range l.begun.waiting {
 		send()
 	}
 	l.begun.waiting = nil
+	l.sent.begin()
+}
+
+// After runs send, which puts something on its way to the page that is to come behind
+// everything that persons did so far. Like that of [Lease.Agent] it must only enqueue.
+func (l *Lease) After(send func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.begun.waiting) > 0 {
+		l.begun.waiting = append(l.begun.waiting, send)
+		return
+	}
+	send()
 }
 
 // sent is what persons have on its way to the page. Its lock is taken beside the
@@ -88,6 +108,13 @@ type sent struct {
 	n    int
 	last time.Time
 	none chan struct{} // closed when n is 0 again
+}
+
+// begin has the time of the last input begin now: it had to wait before it was sent.
+func (s *sent) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = time.Now()
 }
 
 // Sent notes that an input of a person is about to be sent, until answered is

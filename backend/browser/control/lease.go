@@ -165,6 +165,7 @@ func (l *Lease) Close() {
 	defer l.mu.Unlock()
 	l.expire()
 	l.closed = true
+	l.release()
 	if l.viewer != "" {
 		l.end(Ended)
 	}
@@ -243,6 +244,7 @@ func (l *Lease) Agent(send func()) error {
 	if l.look {
 		return ErrLook
 	}
+	l.release() // what persons did comes before
 	send()
 	return nil
 }
@@ -353,7 +355,6 @@ func (l *Lease) expire() {
 }
 
 func (l *Lease) end(cause string) {
-	l.release() // what they did in their time is theirs
 	viewer := l.viewer
 	l.viewer, l.until = "", time.Time{}
 	l.turn++

@@ -350,6 +350,9 @@ func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 		l.GiveBack("ann")
 		l.Take("ann", time.Minute)
 		person("e")
+		l.GiveBack("ann") // that they are gone makes nothing of it come sooner
+		is("")
+		l.Take("ann", time.Minute)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		is("")
@@ -362,9 +365,49 @@ func TestLease_personWaitsForWhatWasBegun(t *testing.T) {
 		l.Take("ann", time.Minute)
 		person("g")
 		l.GiveBack("ann")
-		is("g")
-		three()
+		l.After(func() { log = append(log, "its end") })
 		is("")
+		three()
+		is("g its end")
+		l.After(func() { log = append(log, "at once") })
+		is("at once")
+
+		four := l.Begin()
+		l.Take("ann", time.Minute)
+		answered := l.Sent()
+		person("h")
+		l.GiveBack("ann")
+		look, err := l.Look()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		four()
+		is("h")
+		began := time.Now()
+		time.AfterFunc(500*time.Millisecond, answered)
+		if l.Settle(t.Context()); time.Since(began) != 500*time.Millisecond {
+			t.Errorf("a look came %v after what waited, want it to be answered first", time.Since(began))
+		}
+		if err := look.Done(); err != nil {
+			t.Fatal(err)
+		}
+
+		five := l.Begin() // of another agent
+		defer five()
+		l.Take("ann", time.Minute)
+		person("i")
+		l.GiveBack("ann")
+		if look, err = l.Look(); err != nil {
+			t.Fatal(err)
+		}
+		if err := look.Done(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Agent(func() { log = append(log, "an act") }); err != nil {
+			t.Error(err)
+		}
+		is("i an act")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -20,8 +21,8 @@ import (
 )
 
 // watched is a way to a browser on which each command is shown to see before it is
-// passed on.
-func watched(t *testing.T, see func(command []byte)) func(devtools.DialFunc) devtools.DialFunc {
+// passed on: at once, or past others when the channel that see returned is closed.
+func watched(t *testing.T, see func(command []byte) (late <-chan struct{})) func(devtools.DialFunc) devtools.DialFunc {
 	return func(dial devtools.DialFunc) devtools.DialFunc {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			client, err := websocket.Accept(w, r, nil)
@@ -39,22 +40,31 @@ func watched(t *testing.T, see func(command []byte)) func(devtools.DialFunc) dev
 			there.SetReadLimit(-1)
 			ctx, end := context.WithCancel(r.Context())
 			defer end()
-			pass := func(from, to *websocket.Conn, see func([]byte)) {
+			var both sync.WaitGroup
+			pass := func(from, to *websocket.Conn, see func([]byte) <-chan struct{}) {
 				defer end()
 				for {
 					kind, data, err := from.Read(ctx)
 					if err != nil {
 						return
 					}
-					see(data)
+					if late := see(data); late != nil {
+						both.Go(func() {
+							select {
+							case <-late:
+								to.Write(ctx, kind, data) // whose end is told below
+							case <-ctx.Done():
+							}
+						})
+						continue
+					}
 					if to.Write(ctx, kind, data) != nil {
 						return
 					}
 				}
 			}
-			var both sync.WaitGroup
 			both.Go(func() { pass(client, there, see) })
-			both.Go(func() { pass(there, client, func([]byte) {}) })
+			both.Go(func() { pass(there, client, func([]byte) <-chan struct{} { return nil }) })
 			both.Wait()
 		}))
 		t.Cleanup(srv.Close)
@@ -69,12 +79,13 @@ func watched(t *testing.T, see func(command []byte)) func(devtools.DialFunc) dev
 func TestPane_takenWhileATabOpens(t *testing.T) {
 	t.Parallel()
 	var lease atomic.Pointer[control.Lease]
-	p := openBy(t, form, watched(t, func(command []byte) {
+	p := openBy(t, form, watched(t, func(command []byte) <-chan struct{} {
 		if l := lease.Load(); l != nil && bytes.Contains(command, []byte(`"Target.createTarget"`)) {
 			if _, err := l.Take("ann", time.Minute); err != nil {
 				t.Error(err)
 			}
 		}
+		return nil
 	}))
 	lease.Store(p.Lease())
 	shown := p.Tabs().Current()
@@ -100,17 +111,42 @@ func TestPane_takenMidway(t *testing.T) {
 		<input id=agent style="position:absolute;left:0;top:0;width:200px;height:40px">
 		<input id=person style="position:absolute;left:400px;top:0;width:200px;height:40px">`
 	at := browser.At{Selector: "#agent"}
-	for script, act := range map[string]func(b browser.Backend) error{
+	acts := map[string]func(b browser.Backend) error{
 		"guard": func(b browser.Backend) error { _, err := b.Click(t.Context(), at); return err },
 		"fill":  func(b browser.Backend) error { _, err := b.Type(t.Context(), at, "of the agent", false); return err },
+	}
+	for _, c := range []struct {
+		script  string
+		goes    bool // control goes back at once
+		refused error
+	}{
+		{"guard", false, control.ErrHeld},
+		{"fill", false, control.ErrHeld},
+		{"guard", true, control.ErrLook},
+		{"fill", true, control.ErrLook},
 	} {
-		t.Run(script, func(t *testing.T) {
-			var taken sync.Once
+		t.Run(fmt.Sprint(c.script, " goes ", c.goes), func(t *testing.T) {
+			var taken, clicked sync.Once
 			take := func() {}
-			p := openBy(t, page, watched(t, func(command []byte) {
-				if bytes.Contains(command, []byte(`"value":["`+script+`"`)) {
-					taken.Do(func() { take() })
+			// The browser takes scripts and inputs by different ways: the script comes
+			// between a click that was sent after it and the text.
+			late, later := make(chan struct{}), make(chan struct{})
+			p := openBy(t, page, watched(t, func(command []byte) (hold <-chan struct{}) {
+				if bytes.Contains(command, []byte(`"value":["`+c.script+`"`)) {
+					taken.Do(func() {
+						take()
+						hold = late
+						time.AfterFunc(300*time.Millisecond, func() { clicked.Do(func() { close(late) }) })
+					})
 				}
+				if bytes.Contains(command, []byte(`"mouseReleased"`)) {
+					clicked.Do(func() { close(late) })
+				}
+				if bytes.Contains(command, []byte(`of the person`)) {
+					time.AfterFunc(300*time.Millisecond, func() { close(later) })
+					hold = later
+				}
+				return hold
 			}))
 			ann := join(t, p, "ann")
 			ann.until("a picture", func() bool { return ann.frame != nil })
@@ -122,11 +158,14 @@ func TestPane_takenMidway(t *testing.T) {
 				if err := ann.v.Input(relay.Input{Kind: relay.Text, Text: "of the person", Frame: ann.frame.Seq}); err != nil {
 					t.Error(err)
 				}
+				if c.goes {
+					p.Lease().GiveBack("ann")
+				}
 			}
-			if err := act(p.Agent()); !errors.Is(err, control.ErrHeld) {
-				t.Errorf("the agent's act: %v", err)
+			if err := acts[c.script](p.Agent()); !errors.Is(err, c.refused) {
+				t.Errorf("the agent's act: %v, want %v", err, c.refused)
 			}
-			taken.Do(func() { t.Errorf("no command of the agent is %s", script) })
+			taken.Do(func() { t.Errorf("no command of the agent is %s", c.script) })
 			deadline := time.Now().Add(10 * time.Second)
 			var got [2]string
 			for got[1] == "" && time.Now().Before(deadline) {

@@ -328,11 +328,13 @@ func (r *Relay) letGo() {
 	}
 	r.pressed, r.drag = nil, nil
 	r.mu.Unlock()
-	if d != nil {
-		devtools.Post(p.tab.Session(), input.DispatchDragEvent, input.DispatchDragEventParams{Type: input.DispatchDragEventTypeDragCancel, Data: d.data})
-	}
-	devtools.Post(p.tab.Session(), input.DispatchMouseEvent, input.DispatchMouseEventParams{
-		Type: input.DispatchMouseEventTypeMouseReleased, Button: p.button,
+	r.o.Lease.After(func() {
+		if d != nil {
+			devtools.Post(p.tab.Session(), input.DispatchDragEvent, input.DispatchDragEventParams{Type: input.DispatchDragEventTypeDragCancel, Data: d.data})
+		}
+		devtools.Post(p.tab.Session(), input.DispatchMouseEvent, input.DispatchMouseEventParams{
+			Type: input.DispatchMouseEventTypeMouseReleased, Button: p.button,
+		})
 	})
 }
 
