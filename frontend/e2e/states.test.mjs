@@ -64,10 +64,12 @@ test("each state says what it means and offers what helps", { skip }, async () =
     { value: "stopped", cause: "idle", says: "Nobody used it for a while", act: "Start", verb: "start" },
     { value: "unreachable", cause: "engine not answering", says: "nothing is started twice meanwhile", act: "Attach", verb: "attach" },
     { value: "lost", cause: "removed", says: "Somebody removed it. It is gone. The workspace is not", act: "Re-provision", verb: "reprovision" },
+    { value: "released", cause: "others share it; it stays", says: "stays until the last of them lets go", act: "Re-provision", verb: "reprovision" },
     { value: "detached", cause: "by hand", says: "It was kept and runs without us", act: "Attach", verb: "attach" },
   ]) {
     await became(value, cause);
     await panel().getByText(says).waitFor();
+    assert.equal(await panel().getByText("It was removed").count(), 0);
     const before = did(verb).length;
     await header().getByRole("button", { name: act, exact: true }).click();
     await header().locator(".pill").filter({ hasText: "ready" }).waitFor();
