@@ -80,7 +80,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (bad >= 0) return json(...fault(400, "invalid", `spec.network.allow[${bad}]: "${r.spec.network.allow[bad]}" is not HOST[:PORT]; a host is a name, *.DOMAIN, an address or a network`, `spec.network.allow[${bad}]`));
       if (r.spec.base_url?.includes("silent")) return json(...fault(503, "unreachable", `${r.spec.base_url} does not answer`));
       const away = r.spec.wall === "remote" ? { wall: "remote", image: "", network: "open", workspace: "", status: "idle" } : { status: "running" };
-      return json(202, { session_id: opened({ title: r.title || r.goal.split("\n")[0], model: r.model, ...away }) });
+      return json(202, { session_id: opened({ title: r.title || r.goal.split("\n")[0], goal: r.goal, model: r.model, ...away }) });
     }
     if (path === "/interrupt") {
       for (const s of list) if (s.status === "running" || s.status === "waiting") api.change(s.id, { status: "idle", running: [], waiting: null });

@@ -219,6 +219,15 @@ test("the demo builds what it needs, and says what to look at until that is dism
 
 test("a demo whose image fails says so and is tried again; without an engine it goes behind namespaces", { skip }, async () => {
   await open("", { empty: true, untiny: true });
+  const id = new URL(page.url()).hash.split("/")[2];
+  const became = (value) => server.change(id, { sandbox: { value, cause: "", observed_at: new Date().toISOString(), source: "engine" } });
+  server.change(id, { goal: "" }); // as in a container that was attached
+  await hints.waitFor({ state: "detached" });
+  server.change(id, { goal: sent()[0].goal });
+  await hints.waitFor();
+  became("failed");
+  await hints.waitFor({ state: "detached" });
+  became("ready");
   const main = page.getByRole("main");
   server.machine.step = 30;
   server.machine.fails = "no space left on device";
