@@ -285,6 +285,8 @@ for (const theme of ["light", "dark"]) {
     const found = await audit(page, "allocating");
     await page.goto(`${server.url}#/s/s2/container`);
     await became("failed", "no space left on device");
+    server.tell("s2", "SandboxStateChanged", { condition: condition("failed", "no space left on device"), ref: "", detail: "no space left on device\n".repeat(40) });
+    await panel().getByRole("group", { name: "Why it failed" }).waitFor();
     found.push(...(await audit(page, "failed")));
     await page.goto(`${server.url}#/s/s1/container`);
     server.work = -1;
