@@ -142,6 +142,24 @@ function call(tool, input, display, result = {}) {
   });
 }
 
+test("the list of what happened closes by Esc wherever one is, and with another view", { skip }, async () => {
+  await show(() => small);
+  await twin().getByRole("heading", { name: "The evening ferry" }).waitFor();
+  const panel = page.locator("#panel-browser");
+  const list = panel.getByRole("region", { name: "What happened in the browser" });
+  const opens = async () => {
+    await panel.getByRole("button", { name: "What happened, and downloads" }).click();
+    await list.waitFor();
+  };
+  await opens();
+  await panel.getByRole("radio", { name: "Text" }).focus();
+  await page.keyboard.press("Escape");
+  await list.waitFor({ state: "detached" });
+  await opens();
+  await panel.getByRole("radio", { name: "Live" }).click();
+  await list.waitFor({ state: "detached" });
+});
+
 test("a card says what was done in the browser, shows it, and what the page did meanwhile", { skip }, async () => {
   await open("#/s/s1");
   const log = page.getByRole("log", { name: "Timeline" });
