@@ -193,13 +193,13 @@ test("a card says what was done in the browser, shows it, and what the page did 
   await card("browser_console").getByText("it broke").waitFor();
 
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "taken", until: new Date(Date.now() + 300_000).toISOString() });
-  await log.getByText(/You took control of the browser for [45] min/).waitFor();
+  await log.getByText(/A person took control of the browser for [45] min/).waitFor();
   call("browser_click", { index: 5 }, { refused: "held" }, { status: "error", text: "a person has taken control of the browser" });
   await card("browser_click").getByText("Not done: a person had control of the browser.").waitFor();
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "given_back" });
   await log.getByText("Control of the browser went back to the agent").waitFor();
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "ended" });
-  await log.getByText("The browser ended, and your control with it").waitFor();
+  await log.getByText("The browser ended, and a person's control with it").waitFor();
   assert.equal(await log.getByText("hunter2").count(), 0);
   assert.deepEqual(await audit(page, "the cards", { within: "[role=log]" }), []);
   await card("browser_click").getByRole("link", { name: "Browser", exact: true }).click();
