@@ -73,6 +73,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (path === "/sessions") {
       const r = JSON.parse(body);
       if (r.workspace && !r.workspace.startsWith("/")) return json(...fault(400, "invalid", `${r.workspace} is not absolute`, "workspace"));
+      if (r.spec.image?.includes(" ")) return json(...fault(400, "invalid", `"${r.spec.image}" is not the name of an image`, "spec.image"));
       if (r.spec.resources?.memory === "1") return json(...fault(400, "invalid", '"1" is less than 16m, the least a sandbox can run with', "spec.resources.memory"));
       const mount = (r.spec.mounts ?? []).findIndex((m) => m.source.includes(".ssh"));
       if (mount >= 0) return json(...fault(400, "invalid", `${r.spec.mounts[mount].source} is never mounted`, `spec.mounts[${mount}].source`));
