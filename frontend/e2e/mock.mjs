@@ -188,6 +188,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (f.type === "unwatch_containers") engine.watchers.delete(send);
       if (f.type === "watch_files") place(f.session_id).watched = f.dirs ?? [];
       if (f.type !== "subscribe") return;
+      if (!logs.has(f.session_id)) return send({ type: "error", session_id: f.session_id, error: { code: "unknown_session", message: `session "${f.session_id}": there is no such session`, field: "" } });
       const events = (logs.get(f.session_id) ?? []).filter((e) => e.seq > (f.after ?? 0));
       for (let i = 0; i < events.length; i += 500) {
         send(events.slice(i, i + 500).map((event) => ({ type: "event", session_id: f.session_id, event })));

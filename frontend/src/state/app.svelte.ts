@@ -474,7 +474,7 @@ export class App {
         for (const heard of this.listeners) heard(f);
         return;
       case "error":
-        if (f.error) this.toasts.show("The server reports", f.error.message);
+        if (f.error && f.error.code !== "unknown_session") this.toasts.show("The server reports", f.error.message); // the page says that itself
         return;
     }
   }
