@@ -583,6 +583,8 @@ test("where there is no picture it says why, and what helps", { skip }, async ()
   await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s3/start"), "the command");
   await panel().getByText("No browser in this sandbox").waitFor();
   await panel().getByText("there is no Chromium in this image").waitFor();
+  const words = await panel().getByText(/^The standard image is not here yet/).boundingBox();
+  assert.ok(words.width > 200, `its words have ${words.width} px`);
   await panel().getByRole("button", { name: "Build the standard image" }).click();
   await panel().getByText(/glovebox\/sandbox:0.1 was built/).waitFor();
   await open("s4/browser");

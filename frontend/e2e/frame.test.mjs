@@ -142,6 +142,9 @@ test("the address alone says what is open, back and forward", { skip }, async ()
   await page.getByRole("tab", { name: "Container", selected: true }).waitFor();
   await page.goto(`${server.url}#/s/nothing`);
   await page.getByRole("heading", { name: "This session is not here" }).waitFor();
+  await page.goto(`${server.url}#/s/s2`);
+  await page.getByRole("article", { name: "Bash call, waiting for you" }).waitFor(); // what the server said of the other came before
+  assert.equal(await page.getByText("The server reports").count(), 0, "it is said once");
 });
 
 test("the width of the dock is moved by keys and kept", { skip }, async () => {

@@ -125,6 +125,21 @@ test("an approval shows the whole command, and is answered by a key", { skip }, 
   assert.deepEqual(server.posts, [{ path: "/api/v1/sessions/s2/approvals/k1", body: { allow: true, reason: "" } }]);
 });
 
+test("a denial tells its reason once, whatever was to be done", { skip }, async () => {
+  await open("s1");
+  for (const [tool, input] of [["Bash", { command: "rm -rf /" }], ["Write", { file_path: "/workspace/a", content: "x" }], ["Other", { a: 1 }]]) {
+    const call_id = `denied-${tool}`;
+    server.tell("s1", "ToolCallApprovalRequested", { call_id, tool, input, reason: `${tool} can change files.` });
+    server.tell("s1", "ToolCallApprovalResolved", { call_id, allow: false, reason: "not on a Friday" });
+    server.tell("s1", "ToolCallDenied", { call_id, reason: "not on a Friday" });
+    server.tell("s1", ...result(call_id, tool, { status: "denied", text: "Denied: a person decided that this call is not made. Their reason: not on a Friday" }));
+    const card = page.getByRole("article", { name: `${tool} call, denied` });
+    if ((await card.getByRole("button").first().getAttribute("aria-expanded")) === "false") await card.getByRole("button").first().click();
+    await card.getByText("Not run: not on a Friday").waitFor();
+    assert.equal((await card.innerText()).split("not on a Friday").length - 1, 1, tool);
+  }
+});
+
 test("a flood leaves the page small and quick", { skip }, async (t) => {
   const log = await open("s1");
   const cdp = await page.context().newCDPSession(page);

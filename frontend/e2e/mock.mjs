@@ -73,6 +73,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (path === "/sessions") {
       const r = JSON.parse(body);
       if (r.workspace && !r.workspace.startsWith("/")) return json(...fault(400, "invalid", `${r.workspace} is not absolute`, "workspace"));
+      if (r.spec.image?.includes(" ")) return json(...fault(400, "invalid", `"${r.spec.image}" is not the name of an image`, "spec.image"));
       if (r.spec.resources?.memory === "1") return json(...fault(400, "invalid", '"1" is less than 16m, the least a sandbox can run with', "spec.resources.memory"));
       const mount = (r.spec.mounts ?? []).findIndex((m) => m.source.includes(".ssh"));
       if (mount >= 0) return json(...fault(400, "invalid", `${r.spec.mounts[mount].source} is never mounted`, `spec.mounts[${mount}].source`));
@@ -80,7 +81,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (bad >= 0) return json(...fault(400, "invalid", `spec.network.allow[${bad}]: "${r.spec.network.allow[bad]}" is not HOST[:PORT]; a host is a name, *.DOMAIN, an address or a network`, `spec.network.allow[${bad}]`));
       if (r.spec.base_url?.includes("silent")) return json(...fault(503, "unreachable", `${r.spec.base_url} does not answer`));
       const away = r.spec.wall === "remote" ? { wall: "remote", image: "", network: "open", workspace: "", status: "idle" } : { status: "running" };
-      return json(202, { session_id: opened({ title: r.title || r.goal.split("\n")[0], model: r.model, ...away }) });
+      return json(202, { session_id: opened({ title: r.title || r.goal.split("\n")[0], goal: r.goal, model: r.model, ...away }) });
     }
     if (path === "/interrupt") {
       for (const s of list) if (s.status === "running" || s.status === "waiting") api.change(s.id, { status: "idle", running: [], waiting: null });
@@ -187,6 +188,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       if (f.type === "unwatch_containers") engine.watchers.delete(send);
       if (f.type === "watch_files") place(f.session_id).watched = f.dirs ?? [];
       if (f.type !== "subscribe") return;
+      if (!logs.has(f.session_id)) return send({ type: "error", session_id: f.session_id, error: { code: "unknown_session", message: `session "${f.session_id}": there is no such session`, field: "" } });
       const events = (logs.get(f.session_id) ?? []).filter((e) => e.seq > (f.after ?? 0));
       for (let i = 0; i < events.length; i += 500) {
         send(events.slice(i, i + 500).map((event) => ({ type: "event", session_id: f.session_id, event })));

@@ -146,6 +146,15 @@ test("an image that is not there is said before; the tiny one is built with step
   await page.keyboard.press("Escape");
   await form().getByText("The engine has no image nothing:9").waitFor();
   await form().getByRole("button", { name: "Pull it" }).waitFor();
+  await box("Goal").fill("go");
+  await image.fill("Bad Name");
+  await page.keyboard.press("Escape");
+  await form().getByRole("button", { name: "Open session" }).click();
+  await form().getByText('"Bad Name" is not the name of an image').waitFor();
+  assert.equal(await form().getByRole("button", { name: "Pull it" }).count(), 0);
+  await image.fill("nothing:9");
+  await page.keyboard.press("Escape");
+  await form().getByRole("button", { name: "Pull it" }).waitFor();
   await image.fill("");
   await page.keyboard.press("Escape");
   server.machine.step = 1500;
@@ -210,6 +219,15 @@ test("the demo builds what it needs, and says what to look at until that is dism
   await hints.getByRole("button", { name: "files" }).click();
   await page.waitForFunction(() => location.hash.endsWith("/files"));
   assert.equal(sent()[0].spec.image, "glovebox/tiny:0.1");
+  const id = new URL(page.url()).hash.split("/")[2];
+  const became = (value) => server.change(id, { sandbox: { value, cause: "", observed_at: new Date().toISOString(), source: "engine" } });
+  server.change(id, { goal: "" }); // as in a container that was attached
+  await hints.waitFor({ state: "detached" });
+  server.change(id, { goal: sent()[0].goal });
+  await hints.waitFor();
+  became("failed");
+  await hints.waitFor({ state: "detached" });
+  became("ready");
   await hints.getByRole("button", { name: "Do not show this again" }).click();
   await hints.waitFor({ state: "detached" });
   await page.reload();

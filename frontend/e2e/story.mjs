@@ -78,7 +78,10 @@ function used() {
   return { observed_at: stamp(at), cpu: (t * 0.62 + Math.sin(t / 3)) * 1e9, memory: 412e6 + Math.sin(t / 5) * 2e7 };
 }
 
-export const container = (s) => ({
+/** unbound is the card of a session that has no sandbox yet. */
+const unbound = { condition: { value: "", cause: "", observed_at: "0001-01-01T00:00:00Z", source: "" }, description: null, hello: null, stats: null, error: "the session has no sandbox" };
+
+export const container = (s) => s.sandbox?.value === "allocating" ? unbound : ({
   condition: { ...s.sandbox, observed_at: stamp() },
   description: {
     id: `${s.short_id}9b5f0a417d22c6`, short_id: s.short_id, name: "glovebox-i1-s1-1", image: s.image,

@@ -80,7 +80,7 @@ test("an agent buys tickets, a person signs in for it, and what they typed is no
   // A person takes control in the middle of it: the agent's next input is refused, and it says so.
   await button("Take control").first().click();
   await panel.getByText("You have control", { exact: true }).waitFor();
-  await log.getByText("You took control of the browser for 5 min").waitFor();
+  await log.getByText("A person took control of the browser for 5 min").waitFor();
   const taken = new Date();
   writeFileSync(join(workspace, "taken"), "");
   await log.getByText("Not done: a person had control of the browser.").waitFor();

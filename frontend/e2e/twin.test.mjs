@@ -142,6 +142,24 @@ function call(tool, input, display, result = {}) {
   });
 }
 
+test("the list of what happened closes by Esc wherever one is, and with another view", { skip }, async () => {
+  await show(() => small);
+  await twin().getByRole("heading", { name: "The evening ferry" }).waitFor();
+  const panel = page.locator("#panel-browser");
+  const list = panel.getByRole("region", { name: "What happened in the browser" });
+  const opens = async () => {
+    await panel.getByRole("button", { name: "What happened, and downloads" }).click();
+    await list.waitFor();
+  };
+  await opens();
+  await panel.getByRole("radio", { name: "Text" }).focus();
+  await page.keyboard.press("Escape");
+  await list.waitFor({ state: "detached" });
+  await opens();
+  await panel.getByRole("radio", { name: "Live" }).click();
+  await list.waitFor({ state: "detached" });
+});
+
 test("a card says what was done in the browser, shows it, and what the page did meanwhile", { skip }, async () => {
   await open("#/s/s1");
   const log = page.getByRole("log", { name: "Timeline" });
@@ -175,13 +193,13 @@ test("a card says what was done in the browser, shows it, and what the page did 
   await card("browser_console").getByText("it broke").waitFor();
 
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "taken", until: new Date(Date.now() + 300_000).toISOString() });
-  await log.getByText(/You took control of the browser for [45] min/).waitFor();
+  await log.getByText(/A person took control of the browser for [45] min/).waitFor();
   call("browser_click", { index: 5 }, { refused: "held" }, { status: "error", text: "a person has taken control of the browser" });
   await card("browser_click").getByText("Not done: a person had control of the browser.").waitFor();
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "given_back" });
   await log.getByText("Control of the browser went back to the agent").waitFor();
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "ended" });
-  await log.getByText("The browser ended, and your control with it").waitFor();
+  await log.getByText("The browser ended, and a person's control with it").waitFor();
   assert.equal(await log.getByText("hunter2").count(), 0);
   assert.deepEqual(await audit(page, "the cards", { within: "[role=log]" }), []);
   await card("browser_click").getByRole("link", { name: "Browser", exact: true }).click();

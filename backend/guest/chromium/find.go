@@ -61,7 +61,7 @@ func find(look, getenv func(name string) string) (string, error) {
 			set = set && value != ""
 			return value
 		})
-		if !set {
+		if !set || slices.Contains(looked, pattern) { // root's HOME is a place of its own too
 			continue
 		}
 		looked = append(looked, pattern)

@@ -55,13 +55,25 @@ func TestFind(t *testing.T) {
 	if _, err := find(look(chrome), playwright); err != nil {
 		t.Error(err)
 	}
-	off, err := find(look(stub), none)
+	root := func(name string) string {
+		return map[string]string{"HOME": "/root", "PLAYWRIGHT_BROWSERS_PATH": "/ms-playwright"}[name]
+	}
+	off, err := find(look(stub), root)
 	if err == nil {
 		t.Skipf("this machine has a browser off the PATH: %s", off)
 	}
 	var missing *NotFoundError
 	if !errors.As(err, &missing) || !errors.Is(err, execenv.ErrNoBrowser) || !slices.Contains(missing.Looked, "google-chrome-stable") {
 		t.Fatalf("where there is none: %v", err)
+	}
+	for i, place := range missing.Looked {
+		if slices.Contains(missing.Looked[:i], place) {
+			t.Errorf("looked for %s twice", place)
+		}
+	}
+	off, err = find(look(stub), none)
+	if !errors.As(err, &missing) {
+		t.Fatalf("without a HOME: %q, %v", off, err)
 	}
 	if slices.ContainsFunc(missing.Looked, func(s string) bool { return strings.HasPrefix(s, "$") || strings.HasPrefix(s, "/.cache") }) {
 		t.Errorf("looked for %q", missing.Looked)

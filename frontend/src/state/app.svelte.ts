@@ -46,6 +46,9 @@ export type Sheet =
   | { show: "logs"; title: string; read: (tail: number) => Promise<Logs> }
   | { show: "snapshot" | "fork"; id: string };
 
+/** DEMO_GOAL is what the demo is asked to do, and what a session of it is known by. */
+export const DEMO_GOAL = "Show me what you can do in here.";
+
 /** How long a sandbox that was just asked for is waited for, by who wants to go on in it. */
 const SETTLED_MS = 120_000;
 
@@ -359,7 +362,7 @@ export class App {
       if (!place) return;
       await this.open({
         title: "Demo",
-        goal: "Show me what you can do in here.",
+        goal: DEMO_GOAL,
         workspace: "",
         model: "demo",
         agent: "",
@@ -471,7 +474,7 @@ export class App {
         for (const heard of this.listeners) heard(f);
         return;
       case "error":
-        if (f.error) this.toasts.show("The server reports", f.error.message);
+        if (f.error && f.error.code !== "unknown_session") this.toasts.show("The server reports", f.error.message); // the page says that itself
         return;
     }
   }

@@ -58,6 +58,11 @@ export class Draft {
     return this.fault?.field === field ? this.fault.message : "";
   }
 
+  /** written takes off what was wrong with a field that is written anew. */
+  written(field: string): void {
+    if (this.fault?.field === field) this.fault = null;
+  }
+
   request(about: About | null): OpenRequest {
     return requestOf(this.form, about);
   }

@@ -429,18 +429,19 @@ function heldFor(c: BrowserControlChanged, at: string): string {
   return ms > 0 ? span(Math.round(ms / 1000) * 1000) : "a moment";
 }
 
+/** controlText speaks of a person: it is read in other windows too than the one that took control. */
 function controlText(c: BrowserControlChanged, at: string): string {
   switch (c.cause) {
     case "taken":
-      return `You took control of the browser for ${heldFor(c, at)}`;
+      return `A person took control of the browser for ${heldFor(c, at)}`;
     case "extended":
-      return `You keep control of the browser for ${heldFor(c, at)}`;
+      return `A person keeps control of the browser for ${heldFor(c, at)}`;
     case "expired":
-      return "Your time was over: control of the browser went back to the agent";
+      return "The time was over: control of the browser went back to the agent";
     case "left":
-      return "Your window went away: control of the browser went back to the agent";
+      return "The window that had control went away: control of the browser went back to the agent";
     case "ended":
-      return "The browser ended, and your control with it";
+      return "The browser ended, and a person's control with it";
     default:
       return "Control of the browser went back to the agent";
   }

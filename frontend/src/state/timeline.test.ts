@@ -130,12 +130,12 @@ describe("Timeline", () => {
     s.tell("BrowserControlChanged", { viewer: "person", until: until(300), cause: "taken" });
     s.tell("BrowserControlChanged", { viewer: "person", until: until(600), cause: "extended" });
     s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "given_back" });
-    expect(s.shown()).toEqual(["You took control of the browser for 5 min", "Control of the browser went back to the agent"]);
+    expect(s.shown()).toEqual(["A person took control of the browser for 5 min", "Control of the browser went back to the agent"]);
     expect(s.timeline.items[0]).toMatchObject({ icon: "hand", tone: "warn", detail: expect.stringMatching(/^extended, 10 min from/) as unknown });
     s.tell("BrowserControlChanged", { viewer: "person", until: until(0), cause: "expired" });
-    expect(s.shown().at(-1)).toBe("Your time was over: control of the browser went back to the agent");
+    expect(s.shown().at(-1)).toBe("The time was over: control of the browser went back to the agent");
     s.tell("BrowserControlChanged", { viewer: "person", cause: "ended" });
-    expect(s.shown().at(-1)).toBe("The browser ended, and your control with it");
+    expect(s.shown().at(-1)).toBe("The browser ended, and a person's control with it");
   });
 
   it("replaces the live answer by the durable message", () => {

@@ -90,6 +90,8 @@ export function causeText({ value, cause }: Pick<Condition, "value" | "cause">, 
       return "Its first process ended by itself.";
     case "removed":
       return "Somebody removed it.";
+    case "others share it; it stays":
+      return "Other sessions share it, so it stays until the last of them lets go.";
     case "its place is another's":
       return "What its address names now is something else.";
     case "engine not answering":
