@@ -53,6 +53,31 @@ test("what was read before there was a sandbox is no fault of the one that is th
   await panel().getByRole("meter", { name: "Processes and threads" }).waitFor();
 });
 
+test("without the server all that tells of now looks stale at once, and nothing counts on", { skip }, async () => {
+  await open("#/s/s1", {}, { reducedMotion: "no-preference" });
+  const card = page.getByRole("article", { name: "Bash call, running" });
+  const row = page.locator("nav").getByRole("link", { name: "Make the tests of the parser pass" });
+  await card.waitFor();
+  const live = [row.locator(".pill"), header().locator(".pill"), header().locator(".chip"), card.locator(".status")];
+  const colours = () => Promise.all(live.map((l) => l.evaluateAll((all) => all.map((e) => getComputedStyle(e).color))));
+  const spinning = () => page.locator(".spin").evaluateAll((all) => all.filter((e) => getComputedStyle(e).animationName !== "none").length);
+  const before = await colours();
+  assert.ok((await spinning()) >= 3);
+  await page.context().setOffline(true);
+  server.dropAll();
+  await page.getByText("The server does not answer. What you see is").waitFor();
+  const grey = await page.evaluate(() => Object.assign(document.body.appendChild(document.createElement("i")), { style: "color: var(--text-3)" }) && getComputedStyle(document.body.lastChild).color);
+  assert.deepEqual(await colours(), before.map((all) => all.map(() => grey)));
+  assert.equal(await spinning(), 0);
+  const took = await card.locator(".took").textContent();
+  await page.waitForTimeout(2_500); // the clock ticks each second
+  assert.equal(await card.locator(".took").textContent(), took);
+  await page.context().setOffline(false);
+  await page.getByText("The server does not answer.").waitFor({ state: "detached" });
+  assert.deepEqual(await colours(), before);
+  assert.notEqual(await card.locator(".took").textContent(), took);
+});
+
 test("each state says what it means and offers what helps", { skip }, async () => {
   await open("#/s/s2/container");
   await panel().getByText("Memory", { exact: true }).first().waitFor();

@@ -160,6 +160,22 @@ test("the list of what happened closes by Esc wherever one is, and with another 
   await list.waitFor({ state: "detached" });
 });
 
+test("a call that was not made ran nowhere, and is in no recording", { skip }, async () => {
+  await open("#/s/s1");
+  const card = (tool) => page.getByRole("log", { name: "Timeline" }).getByRole("article", { name: new RegExp(`^${tool} call`) }).last();
+  call("browser_click", { index: 3 }, {}, { status: "error", text: "The element is gone." });
+  await card("browser_click").getByText("Ran in container 3f2a9c").waitFor();
+  await card("browser_click").getByRole("link", { name: "In the recording" }).waitFor();
+  const where = { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" };
+  for (const [tool, input, text] of [["Bash", {}, "Invalid input: command: must not be empty."], ["browser_hover", {}, "Invalid input: index: is missing."]]) {
+    server.tell("s1", "ToolCallStarted", { call_id: tool, tool, input, actor: "agent", where });
+    server.tell("s1", "ToolResultRecorded", { call_id: tool, tool, status: "error", text, images: null, display: null, files: null, where, duration: 1e5 });
+    await card(tool).getByText(text).waitFor();
+    await card(tool).getByRole("link", { name: /ago/ }).waitFor();
+    assert.equal(await card(tool).getByText(/Ran in|3f2a9c|In the recording/).count(), 0, tool);
+  }
+});
+
 test("a card says what was done in the browser, shows it, and what the page did meanwhile", { skip }, async () => {
   await open("#/s/s1");
   const log = page.getByRole("log", { name: "Timeline" });
@@ -196,6 +212,7 @@ test("a card says what was done in the browser, shows it, and what the page did 
   await log.getByText(/A person took control of the browser for [45] min/).waitFor();
   call("browser_click", { index: 5 }, { refused: "held" }, { status: "error", text: "a person has taken control of the browser" });
   await card("browser_click").getByText("Not done: a person had control of the browser.").waitFor();
+  assert.equal(await card("browser_click").getByText(/Ran in|3f2a9c|In the recording/).count(), 0, "it was not made");
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "given_back" });
   await log.getByText("Control of the browser went back to the agent").waitFor();
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "ended" });

@@ -432,6 +432,9 @@ export class App {
 
   private linked(l: Link): void {
     this.link = l;
+    // It stays lost while a retry runs, so that what is shown does not flicker with every attempt.
+    if (l.state === "waiting") this.clock.lostAt = l.heardAt;
+    if (l.state === "open") this.clock.lostAt = 0;
     // A socket does not say why it was refused; a request does.
     if (l.state === "waiting") void this.client.about().catch((err: unknown) => this.noticeAuth(err));
     if (l.state === "open" && !this.about) void this.load();

@@ -20,6 +20,8 @@ interface Facts {
   /** answer is what the person said, once they did. */
   answer: { text: string; declined: boolean } | null;
   startedAt: string;
+  /** made is false for a call that was denied or refused: it ran nowhere. */
+  made: boolean;
   /** subtask is what the call has handed its work to; null for one that does its own. */
   subtask: Subtask | null;
   /** took is in nanoseconds. */
@@ -50,6 +52,7 @@ const nothing: Facts = {
   question: null,
   answer: null,
   startedAt: "",
+  made: true,
   subtask: null,
   took: 0,
   text: "",
@@ -106,6 +109,9 @@ export class Call {
   }
   get startedAt(): string {
     return this.facts.startedAt;
+  }
+  get made(): boolean {
+    return this.facts.made;
   }
   get took(): number {
     return this.facts.took;

@@ -254,6 +254,23 @@ describe("Timeline", () => {
     expect(s.call("c1")).toMatchObject({ state: "denied", reason: "not now", decided: "denied" });
   });
 
+  it("tells a call that was made from one that was denied or refused", () => {
+    const ended = (over: Partial<ToolResultRecorded>): boolean => {
+      const s = running();
+      s.result("c1", over);
+      return s.call("c1").made;
+    };
+    expect(ended({ status: "denied" })).toBe(false);
+    expect(ended({ status: "error", text: "Invalid input: command: must be a string." })).toBe(false);
+    expect(ended({ status: "error", display: { exit_code: 1 } })).toBe(true);
+    expect(ended({ status: "interrupted" })).toBe(true);
+    expect(ended({ tool: "browser_click", status: "error", display: { action: "click", refused: "held" } })).toBe(false);
+    expect(ended({ tool: "browser_click", status: "error", display: { action: "click", refused: "" } })).toBe(true);
+    expect(ended({ tool: "browser_click", status: "error", text: "There is no browser in this sandbox." })).toBe(false);
+    expect(ended({ tool: "Read", status: "error", text: "Invalid input: file_path: must not be empty." })).toBe(false);
+    expect(ended({ tool: "Read", status: "error", text: "a: no such file." })).toBe(true); // it was looked for there
+  });
+
   it("shows the proof of a stop", () => {
     const s = running();
     s.tell("TurnInterrupted", {

@@ -12,9 +12,6 @@ export interface Look {
   spin?: boolean;
 }
 
-/** An observed state that is older than this is dimmed: it may not be true any more. */
-export const STALE_MS = 10_000;
-
 const statuses: Record<Status, Look> = {
   running: { tone: "info", icon: "spinner", text: "running", spin: true },
   waiting: { tone: "warn", icon: "hand", text: "waiting for you" },
