@@ -26,7 +26,7 @@ made on Debian's own image, else of Debian's packages by mmdebstrap on this mach
 			if tiny {
 				recipe = tinyRecipe
 			}
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.with(cmd.Context(), PartAct, func(client *apiClient) error {
 				return c.make(cmd.Context(), client, httpapi.KindBuild, recipe)
 			})
 		},
@@ -37,7 +37,7 @@ made on Debian's own image, else of Debian's packages by mmdebstrap on this mach
 		Short: "Get an image from its registry, unless it is there",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.with(cmd.Context(), PartAct, func(client *apiClient) error {
 				return c.make(cmd.Context(), client, httpapi.KindPull, args[0])
 			})
 		},

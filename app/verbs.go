@@ -259,7 +259,7 @@ func (c *cli) attachCommand() *cobra.Command {
 			if isURL(args[0]) {
 				return c.attachURL(cmd.Context(), args[0])
 			}
-			return c.withClient(cmd.Context(), func(client *apiClient) error { return c.attach(cmd.Context(), client, args[0]) })
+			return c.with(cmd.Context(), PartAct, func(client *apiClient) error { return c.attach(cmd.Context(), client, args[0]) })
 		},
 	}
 }
@@ -501,7 +501,8 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Short: "Check what a session needs, by using it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.look(cmd.Context(), func(client *apiClient) error {
+			// With, since it is what one runs before anything has been made.
+			return c.with(cmd.Context(), PartLook, func(client *apiClient) error {
 				var d httpapi.Doctor
 				if err := client.call(cmd.Context(), "GET", "/doctor", nil, &d); err != nil {
 					return err
