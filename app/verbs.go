@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
@@ -93,6 +94,9 @@ func stateText(s httpapi.Session) string {
 		return "unknown"
 	}
 	text := string(s.Sandbox.Value)
+	if s.Sandbox.Cause == sandbox.CauseCalledOff {
+		text = "none"
+	}
 	if s.Sandbox.Cause != "" {
 		text += " (" + s.Sandbox.Cause + ")"
 	}
@@ -287,7 +291,7 @@ func (c *cli) attach(ctx context.Context, client *apiClient, name string) error 
 				case v.ID != accepted.SessionID:
 				case v.Ref != "":
 					return errDone
-				case v.Suspended == task.TurnFailed:
+				case v.Suspended == task.NoSandbox, v.Suspended == task.Interrupted:
 					return errors.New(v.Detail)
 				}
 			}
