@@ -9,8 +9,8 @@ import (
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
-	"github.com/glovebox-dev/glovebox/backend/task"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/registrytest"
+	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
 // soon is how long it takes at most until a person sees that an image is being
