@@ -58,7 +58,7 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 	defer conn.CloseNow()
 	var started httpapi.Build
 	if err := client.call(ctx, "POST", "/images/"+kind, httpapi.BuildRequest{Image: image}, &started); err != nil {
-		return err
+		return asUsage(err)
 	}
 	printed := 0 // steps
 	for {
@@ -67,7 +67,7 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 		case err != nil && ctx.Err() != nil:
 			return cancelMake(ctx, client, kind, image)
 		case err != nil:
-			return fmt.Errorf("the server went away: %w", err)
+			return errServerGone
 		}
 		var f httpapi.Frame
 		if err := json.Unmarshal(data, &f); err != nil {
