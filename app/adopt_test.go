@@ -30,6 +30,28 @@ func strangersContainer(t *testing.T, args ...string) (id string) {
 	return id
 }
 
+// A container that has no room for a guest is told as what could not be attached:
+// there was no turn that could have failed.
+func TestAdopt_noRoom(t *testing.T) {
+	t.Parallel()
+	id := strangersContainer(t, "--read-only")
+	s := start(t, dataDir(t))
+	out, err := glovebox("attach", "--data", s.data, id).CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(out), "glovebox: attach the container: ") || strings.Contains(string(out), "turn") {
+		t.Errorf("attach: %v, printed %q", err, out)
+	}
+	var sessions []httpapi.Session
+	if err := s.call(t.Context(), "GET", "/sessions", nil, &sessions); err != nil || len(sessions) != 1 {
+		t.Fatalf("sessions: %+v, %v", sessions, err)
+	}
+	if v := sessions[0]; v.Suspended != task.NoSandbox || v.Sandbox == nil || v.Sandbox.Value != sandbox.StateFailed {
+		t.Errorf("the session is suspended for %q, its sandbox is %+v", v.Suspended, v.Sandbox)
+	}
+	if err := s.call(t.Context(), "POST", "/sessions/"+sessions[0].ID+"/retry", nil, nil); err == nil {
+		t.Error("a turn that never was is retried")
+	}
+}
+
 // One click binds a session to a container that was there, and one takes it out.
 func TestAdopt(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/browser/recording"
@@ -103,7 +104,8 @@ type App struct {
 
 // New takes the data directory and builds a server that listens already and
 // answers from Run on. While another process owns the directory the error is a
-// *store.HeldError and nothing is touched.
+// *store.HeldError and nothing is touched. Nor is anything made where it cannot
+// listen.
 func New(ctx context.Context, o Options) (a *App, err error) {
 	a = &App{o: o, log: o.Log, hub: &stream.Hub{}, tools: tools.Standard(), started: time.Now()}
 	defer func() {
@@ -111,6 +113,12 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 			err = errors.Join(err, a.close())
 		}
 	}()
+	if a.listener, err = listen(o.Addr, o.Expose); err != nil {
+		if owner, held := store.Peek(o.DataDir); held { // who most likely has the address
+			err = &store.HeldError{PID: owner.PID, URL: owner.URL, Dir: o.DataDir}
+		}
+		return a, err
+	}
 	if a.lock, err = store.Acquire(o.DataDir); err != nil {
 		return a, err
 	}
@@ -121,9 +129,6 @@ func New(ctx context.Context, o Options) (a *App, err error) {
 		return a, err
 	}
 	if err = a.build(); err != nil {
-		return a, err
-	}
-	if a.listener, err = listen(o.Addr, o.Expose); err != nil {
 		return a, err
 	}
 	if o.Part == PartLook {
@@ -409,8 +414,14 @@ func listen(addr, expose string) (net.Listener, error) {
 		return nil, &sandbox.FieldError{Field: "addr", Reason: fmt.Sprintf("%q is not a loopback address; choose 127.0.0.1, or say with --expose by which address people come", host)}
 	}
 	l, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another program listens on %s; choose another --addr, or port 0 for a free one", addr)
+	}
+	if op := new(net.OpError); errors.As(err, &op) {
+		err = op.Err // which says neither "listen" nor the address once more
+	}
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w; choose another --addr, or port 0 for a free one", err)
+		return nil, fmt.Errorf("listen on %s: %w; choose another --addr, or port 0 for a free one", addr, err)
 	}
 	return l, nil
 }

@@ -32,6 +32,27 @@ func TestListen_loopbackOnly(t *testing.T) {
 	}
 }
 
+// A server that cannot listen has made nothing, and says so in one sentence; where
+// a server of the same data directory listens there, that is what it says.
+func TestServe_takenAddress(t *testing.T) {
+	t.Parallel()
+	s := start(t, dataDir(t))
+	addr := strings.TrimPrefix(s.base, "http://")
+	other := dataDir(t)
+	for data, want := range map[string]string{
+		other:  "glovebox: another program listens on " + addr + "; choose another --addr, or port 0 for a free one\n",
+		s.data: "in use by process",
+	} {
+		out, err := glovebox("serve", "--no-open", "--addr", addr, "--data", data).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("serve on a taken address: %v, printed %q, want %q in it", err, out, want)
+		}
+	}
+	if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data directory of the server that did not start: %v", err)
+	}
+}
+
 // Beyond loopback it listens only where somebody says by which address people
 // come, and that is the one other address that it answers to.
 func TestListen_expose(t *testing.T) {

@@ -287,16 +287,36 @@ func (c *cli) connect(ctx context.Context, part Part) (client *apiClient, close 
 	return client, func() error { end(); return <-ended }, nil
 }
 
-// withClient runs a verb that acts against the server.
+// withClient runs a verb that acts on what is there against the server.
 func (c *cli) withClient(ctx context.Context, verb func(*apiClient) error) error {
+	if err := c.existing(); err != nil {
+		return err
+	}
 	return c.with(ctx, PartAct, verb)
 }
 
 // look runs a verb that only reads against the server.
 func (c *cli) look(ctx context.Context, verb func(*apiClient) error) error {
+	if err := c.existing(); err != nil {
+		return err
+	}
 	return c.with(ctx, PartLook, verb)
 }
 
+// existing refuses a data directory that nobody has used: to make one for a verb
+// that needs what is in it would hide that its name is mistyped.
+func (c *cli) existing() error {
+	dir, err := c.data()
+	if err != nil {
+		return err
+	}
+	if _, begins := store.Peek(dir); begins || store.Exists(dir) {
+		return nil
+	}
+	return usageError{fmt.Errorf("there is no Glovebox data in %s; glovebox run and glovebox serve make it, --data names another directory", dir)}
+}
+
+// with runs a verb against the server; the data directory is made when missing.
 func (c *cli) with(ctx context.Context, part Part, verb func(*apiClient) error) error {
 	client, close, err := c.connect(ctx, part)
 	if err != nil {

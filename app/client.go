@@ -112,6 +112,9 @@ func (c *apiClient) dial(ctx context.Context, path string) (*websocket.Conn, err
 	return conn, nil
 }
 
+// errServerGone is how a connection ends without a last word.
+var errServerGone = errors.New("the server went away")
+
 // errDone ends follow without an error.
 var errDone = errors.New("done")
 
@@ -136,7 +139,7 @@ func (c *apiClient) follow(ctx context.Context, id string, after int64, handle f
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("the server went away: %w", err)
+			return errServerGone
 		}
 		frames, err := framesOf(data)
 		if err != nil {

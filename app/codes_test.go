@@ -68,6 +68,7 @@ func TestExitCodes(t *testing.T) {
 		{"serve --no-open --addr 0.0.0.0:1", nil, exitUsage, "choose 127.0.0.1"},
 		{"ls --config " + wrong, nil, exitUsage, "docker.host"},
 		{"ls --config " + missing, nil, exitUsage, "no such file"},
+		{"image pull Bad.Name", nil, exitUsage, "not the name of an image"},
 		{"show s-none", nil, exitFailed, "s-none"},
 		{"run --wall docker go", []string{noEngine}, exitNoWall, "the docker wall is not available"},
 		{"run --wall docker --image x go", []string{noEngine}, exitNoWall, "change or unset DOCKER_HOST"},

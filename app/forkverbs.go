@@ -9,10 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
 func (c *cli) unpauseCommand() *cobra.Command {
-	return c.verb("unpause", "Let a session's paused sandbox go on", "goes on")
+	return c.verbSeen("unpause", "Let a session's paused sandbox go on", func(s httpapi.Session) string {
+		if stateOf(s) != sandbox.StatePaused {
+			return "is not paused"
+		}
+		return ""
+	}, "goes on")
 }
 
 func (c *cli) snapshotCommand() *cobra.Command {

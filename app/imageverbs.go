@@ -26,7 +26,7 @@ made on Debian's own image, else of Debian's packages by mmdebstrap on this mach
 			if tiny {
 				recipe = tinyRecipe
 			}
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.with(cmd.Context(), PartAct, func(client *apiClient) error {
 				return c.make(cmd.Context(), client, httpapi.KindBuild, recipe)
 			})
 		},
@@ -37,7 +37,7 @@ made on Debian's own image, else of Debian's packages by mmdebstrap on this mach
 		Short: "Get an image from its registry, unless it is there",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withClient(cmd.Context(), func(client *apiClient) error {
+			return c.with(cmd.Context(), PartAct, func(client *apiClient) error {
 				return c.make(cmd.Context(), client, httpapi.KindPull, args[0])
 			})
 		},
@@ -58,7 +58,7 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 	defer conn.CloseNow()
 	var started httpapi.Build
 	if err := client.call(ctx, "POST", "/images/"+kind, httpapi.BuildRequest{Image: image}, &started); err != nil {
-		return err
+		return asUsage(err)
 	}
 	printed := 0 // steps
 	for {
@@ -67,7 +67,7 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 		case err != nil && ctx.Err() != nil:
 			return cancelMake(ctx, client, kind, image)
 		case err != nil:
-			return fmt.Errorf("the server went away: %w", err)
+			return errServerGone
 		}
 		var f httpapi.Frame
 		if err := json.Unmarshal(data, &f); err != nil {

@@ -180,8 +180,12 @@ func (p *printer) event(e task.Event) {
 	case *task.TurnInterrupted:
 		p.line("", nil, "■ %s", stoppedText(v))
 	case *task.SandboxStateChanged:
-		if v.Condition.Cause != "" {
-			p.line("", nil, "• sandbox %s: %s", v.Condition.Value, v.Condition.Cause)
+		switch c := v.Condition; c.Cause {
+		case "":
+		case sandbox.CauseCalledOff:
+			p.line("", nil, "• sandbox %s", c.Cause)
+		default:
+			p.line("", nil, "• sandbox %s: %s", c.Value, c.Cause)
 		}
 	case *task.EgressDecided:
 		if !v.Allowed && v.Host != "" {
@@ -190,6 +194,9 @@ func (p *printer) event(e task.Event) {
 	case *task.TaskSuspended:
 		if p.user && v.Reason == task.TurnFailed { // a run says it as its error
 			p.line("", nil, "■ parked: %s", printable(v.Detail))
+		}
+		if p.user && v.Reason == task.NoSandbox {
+			p.line("", nil, "■ no sandbox: %s", printable(v.Detail))
 		}
 		p.endTurn()
 	case *task.TaskCompleted:

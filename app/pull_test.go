@@ -10,6 +10,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/sandbox/registrytest"
+	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
 // soon is how long it takes at most until a person sees that an image is being
@@ -74,6 +75,13 @@ func TestPull_twoSessions(t *testing.T) {
 	s.post(one, "interrupt", nil)
 	if v := s.awaitState(one, soon, sandbox.StateFailed); v.Sandbox.Cause != "stopped before it was ready" || v.Progress != nil {
 		t.Errorf("once stopped it is %+v, %+v", v.Sandbox, v.Progress)
+	}
+	if v := s.awaitSession(one, soon, "a stopped session", func(v httpapi.Session) bool { return v.Suspended != "" }); v.Suspended != task.Interrupted || v.Detail != "stopped before the sandbox was ready" {
+		t.Errorf("once stopped it is suspended for %s: %s", v.Suspended, v.Detail)
+	}
+	logs, err := glovebox("logs", "--json", "--data", s.data, one).CombinedOutput()
+	if err != nil || strings.Contains(string(logs), "cancel") || strings.Contains(string(logs), "TurnInterrupted") {
+		t.Errorf("the log of a stop before there was a turn, %v:\n%s", err, logs)
 	}
 	registry.Go()
 	s.awaitState(two, moments, sandbox.StateReady)

@@ -306,7 +306,7 @@ func isURL(s string) bool { return strings.Contains(s, "://") }
 
 // attachURL opens a session in the sandbox at a URL and waits until it is bound.
 func (c *cli) attachURL(ctx context.Context, url string) error {
-	return c.withClient(ctx, func(client *apiClient) error {
+	return c.with(ctx, PartAct, func(client *apiClient) error {
 		req := httpapi.OpenRequest{Title: url, Spec: sandbox.Spec{Wall: sandbox.WallRemote, BaseURL: url}}
 		var opened httpapi.Accepted
 		if err := client.call(ctx, "POST", "/sessions", req, &opened); err != nil {

@@ -59,12 +59,15 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringArrayVar(&f.allow, "allow", nil, "let the proxy reach `HOST[:PORT]` although it is not public; a name, *.DOMAIN, an address or a network")
 	fl.StringVar(&f.user, "user", "", "host (default), image or root")
 	fl.StringToStringVar(&f.resources, "limit", nil, "`limits` such as memory=2g,cpus=2,pids=512")
-	fl.StringArrayVar(&f.mounts, "mount", nil, "a further mount as `JSON`: {\"source\":\"/dir\",\"target\":\"/dir\",\"mode\":\"ro\"}")
+	fl.StringArrayVar(&f.mounts, "mount", nil, "a further mount as `JSON`: "+mountForm)
 	fl.StringVar(&f.approvals, "approvals", "", "ask or auto")
 	fl.BoolVar(&f.json, "json", false, "print every event as a line of JSON")
 	fl.BoolVar(&f.keep, "keep", false, "keep the session and its sandbox at the end")
 	return cmd
 }
+
+// mountForm is how a mount is written on the command line.
+const mountForm = `{"source":"/dir","target":"/dir","mode":"ro"}`
 
 // request returns the session that the flags ask for.
 func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
@@ -90,6 +93,9 @@ func (f runFlags) request(goal string) (httpapi.OpenRequest, error) {
 	}
 	for _, text := range f.mounts {
 		var m sandbox.Mount
+		if !json.Valid([]byte(text)) {
+			return r, usageError{fmt.Errorf("--mount %s: it is not JSON; write %s", text, mountForm)}
+		}
 		d := json.NewDecoder(strings.NewReader(text))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&m); err != nil {

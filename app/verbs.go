@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
@@ -93,6 +95,9 @@ func stateText(s httpapi.Session) string {
 		return "unknown"
 	}
 	text := string(s.Sandbox.Value)
+	if s.Sandbox.Cause == sandbox.CauseCalledOff {
+		text = "none"
+	}
 	if s.Sandbox.Cause != "" {
 		text += " (" + s.Sandbox.Cause + ")"
 	}
@@ -225,25 +230,52 @@ func (c *cli) sandboxLogs(ctx context.Context, session string, tail int) error {
 
 // verb returns the command of a verb that only posts.
 func (c *cli) verb(name, short, done string) *cobra.Command {
+	return c.verbSeen(name, short, nil, done)
+}
+
+// verbSeen is verb for one that may find what it is to bring about; see postSeen.
+func (c *cli) verbSeen(name, short string, already func(httpapi.Session) string, done string) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " SESSION",
 		Short: short,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.post(cmd.Context(), args[0], name, nil, done)
+			return c.postSeen(cmd.Context(), args[0], name, nil, already, done)
 		},
 	}
 }
 
 func (c *cli) post(ctx context.Context, session, verb string, body any, done string) error {
+	return c.postSeen(ctx, session, verb, body, nil, done)
+}
+
+// postSeen is post for a verb that may find what it is to bring about: already says
+// so by how the session was before, or is "" where done tells what came about.
+func (c *cli) postSeen(ctx context.Context, session, verb string, body any, already func(httpapi.Session) string, done string) error {
 	return c.withClient(ctx, func(client *apiClient) error {
+		at := "/sessions/" + url.PathEscape(session)
+		if already != nil {
+			var before httpapi.Session
+			if err := client.call(ctx, "GET", at, nil, &before); err != nil {
+				return err
+			}
+			done = cmp.Or(already(before), done)
+		}
 		var accepted httpapi.Accepted
-		if err := client.call(ctx, "POST", "/sessions/"+url.PathEscape(session)+"/"+verb, body, &accepted); err != nil {
+		if err := client.call(ctx, "POST", at+"/"+verb, body, &accepted); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(c.out, "%s %s\n", accepted.SessionID, done)
 		return err
 	})
+}
+
+// stateOf returns the state that a session's sandbox was last seen in, "" for none.
+func stateOf(s httpapi.Session) sandbox.State {
+	if s.Sandbox == nil {
+		return ""
+	}
+	return s.Sandbox.Value
 }
 
 func (c *cli) attachCommand() *cobra.Command {
@@ -259,7 +291,7 @@ func (c *cli) attachCommand() *cobra.Command {
 			if isURL(args[0]) {
 				return c.attachURL(cmd.Context(), args[0])
 			}
-			return c.withClient(cmd.Context(), func(client *apiClient) error { return c.attach(cmd.Context(), client, args[0]) })
+			return c.with(cmd.Context(), PartAct, func(client *apiClient) error { return c.attach(cmd.Context(), client, args[0]) })
 		},
 	}
 }
@@ -287,7 +319,7 @@ func (c *cli) attach(ctx context.Context, client *apiClient, name string) error 
 				case v.ID != accepted.SessionID:
 				case v.Ref != "":
 					return errDone
-				case v.Suspended == task.TurnFailed:
+				case v.Suspended == task.NoSandbox, v.Suspended == task.Interrupted:
 					return errors.New(v.Detail)
 				}
 			}
@@ -302,7 +334,12 @@ func (c *cli) attach(ctx context.Context, client *apiClient, name string) error 
 }
 
 func (c *cli) startCommand() *cobra.Command {
-	return c.verb("start", "Start a session's stopped sandbox", "started")
+	return c.verbSeen("start", "Start a session's stopped sandbox", func(s httpapi.Session) string {
+		if stateOf(s) == sandbox.StateReady {
+			return "is running already"
+		}
+		return ""
+	}, "started")
 }
 
 func (c *cli) stopCommand() *cobra.Command {
@@ -337,12 +374,23 @@ func (c *cli) releaseCommand() *cobra.Command {
 			case stop:
 				how = "stop"
 			}
-			return c.post(cmd.Context(), args[0], "release", httpapi.ReleaseRequest{How: how}, "released")
+			return c.postSeen(cmd.Context(), args[0], "release", httpapi.ReleaseRequest{How: how}, releasedBefore, "released")
 		},
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running; it is yours then")
 	cmd.Flags().BoolVar(&stop, "stop", false, "only stop the sandbox")
 	return cmd
+}
+
+// releasedBefore says that a session has nothing to let go of.
+func releasedBefore(s httpapi.Session) string {
+	switch stateOf(s) {
+	case sandbox.StateReleased, sandbox.StateDetached:
+		return "was released already"
+	case sandbox.StateFailed:
+		return "has no sandbox"
+	}
+	return ""
 }
 
 func (c *cli) toolCommand() *cobra.Command {
@@ -425,7 +473,7 @@ func (c *cli) exec(ctx context.Context, client *apiClient, session string, req h
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return fmt.Errorf("the server went away: %w", err)
+			return fmt.Errorf("%w; the command may go on in the sandbox: glovebox exec %s -- ps shows whether it does", errServerGone, session)
 		case kind == websocket.MessageText:
 			return execEnd(conn, data)
 		case len(data) == 0:
@@ -501,7 +549,8 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Short: "Check what a session needs, by using it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.look(cmd.Context(), func(client *apiClient) error {
+			// With, since it is what one runs before anything has been made.
+			return c.with(cmd.Context(), PartLook, func(client *apiClient) error {
 				var d httpapi.Doctor
 				if err := client.call(cmd.Context(), "GET", "/doctor", nil, &d); err != nil {
 					return err

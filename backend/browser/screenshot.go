@@ -58,7 +58,7 @@ func (a *Agent) Screenshot(ctx context.Context, shot Shot) (Picture, error) {
 	}
 	var text strings.Builder
 	c.tell(&text, p.Notices)
-	p.Text = text.String() + fmt.Sprintf("%d×%d px of tab %d, %s; scale %.4g: a CSS pixel is %.4g pixels of the picture.", p.Width, p.Height, p.Tab.Number, p.Tab.URL, p.Scale, p.Scale)
+	p.Text = text.String() + fmt.Sprintf("%d×%d px of tab %d, %s; scale %.4g: a CSS pixel is %.4g px of the picture.", p.Width, p.Height, p.Tab.Number, p.Tab.URL, p.Scale, p.Scale)
 	return p, nil
 }
 

@@ -145,11 +145,11 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 
 	h, err := allocate(ctx, p, r.id, spec, steps)
 	if err != nil {
-		return Binding{}, m.fail(ctx, r, rec, fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err))
+		return Binding{}, m.fail(ctx, r, rec, fmt.Errorf("%s: %w", making(spec), err))
 	}
 	b, err := m.open(ctx, r, &rec, h)
 	if err != nil {
-		err = fmt.Errorf("allocate a %s sandbox: %w", spec.Wall, err)
+		err = fmt.Errorf("%s: %w", making(spec), err)
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		if rerr := m.discard(rctx, r, spec.Wall); rerr != nil {
@@ -159,6 +159,14 @@ func (m *Manager) make(ctx context.Context, r *root, spec sandbox.Spec, report f
 		return Binding{}, m.fail(ctx, r, rec, err)
 	}
 	return b, nil
+}
+
+// making says what is done to have the sandbox of spec.
+func making(spec sandbox.Spec) string {
+	if spec.Adopt != "" {
+		return "attach the container"
+	}
+	return fmt.Sprintf("allocate a %s sandbox", spec.Wall)
 }
 
 func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec sandbox.Spec, report func(sandbox.Step)) (sandbox.Handle, error) {
@@ -175,21 +183,18 @@ func allocate(ctx context.Context, p sandbox.Provider, rootTaskID string, spec s
 	return p.Allocate(ctx, rootTaskID, spec)
 }
 
-// causeStopped explains a sandbox whose allocation was called off.
-const causeStopped = "stopped before it was ready"
-
 // errSlow ends an allocation that does not get on.
 var errSlow = fmt.Errorf("no step of it was done for %v", allocateTimeout)
 
 // fail writes that an allocation failed, and returns why. What went wrong only
-// because ctx was cancelled is no cause.
+// because ctx was cancelled is no reason.
 func (m *Manager) fail(ctx context.Context, r *root, rec sandbox.Record, why error) error {
 	cond := sandbox.Condition{Value: sandbox.StateFailed, Cause: why.Error(), Source: "ledger"}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errSlow):
-		cond.Cause = errSlow.Error()
+		why, cond.Cause = fmt.Errorf("%s: %w", making(rec.Spec), errSlow), errSlow.Error()
 	case errors.Is(ctx.Err(), context.Canceled):
-		cond.Cause = causeStopped
+		why, cond.Cause = ErrCalledOff, sandbox.CauseCalledOff
 	}
 	if err := m.write(ctx, r, &rec, cond, why.Error()); err != nil {
 		return errors.Join(why, err)

@@ -1,6 +1,7 @@
 package lifetime
 
 import (
+	"context"
 	"errors"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -8,6 +9,16 @@ import (
 
 // ErrHeld refuses to replace a sandbox that is still there.
 var ErrHeld = errors.New("the session has a sandbox")
+
+// ErrCalledOff ends the making of a sandbox that was stopped. It is a
+// context.Canceled, and does not say so in its text: whoever has pressed Stop
+// need not read which call that broke off.
+var ErrCalledOff error = calledOff{}
+
+type calledOff struct{}
+
+func (calledOff) Error() string        { return "stopped before the sandbox was ready" }
+func (calledOff) Is(target error) bool { return target == context.Canceled }
 
 // DownError says that no call can be made to a sandbox, and why. It wraps
 // sandbox.ErrGone, ErrStopped or ErrUnreachable.

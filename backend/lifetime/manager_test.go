@@ -171,8 +171,8 @@ func TestAllocate_impatientCaller(t *testing.T) {
 		second <- err
 	}()
 	leave()
-	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Errorf("the first caller got %v, want its own end", err)
+	if err := <-first; !errors.Is(err, context.Canceled) || err.Error() != "stopped before the sandbox was ready" {
+		t.Errorf("the first caller got %v, want its own end, and no word of the call that it broke off", err)
 	}
 	o.await(t, "t1 failed stopped before it was ready")
 	if err := <-second; err != nil {

@@ -207,6 +207,8 @@ var systemDirs = []string{"/etc", "/run", "/var", "/var/run"}
 // targetFault says why nothing can be mounted at target, or "".
 func targetFault(target string) string {
 	switch {
+	case target == "":
+		return "is empty"
 	case !path.IsAbs(target):
 		return fmt.Sprintf("%q is not absolute", target)
 	case strings.Contains(target, "\x00"):

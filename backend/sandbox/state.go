@@ -32,6 +32,7 @@ const (
 	CauseServer      = "the other side is not answering"
 	CauseKey         = "the key was refused"
 	CauseIdle        = "idle"
+	CauseCalledOff   = "stopped before it was ready" // of one that failed: nothing went wrong with it
 )
 
 // Condition is an observed state: what, why, when, and who said so. The wire

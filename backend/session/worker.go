@@ -9,6 +9,7 @@ import (
 
 	"github.com/glovebox-dev/glovebox/backend/agent"
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/lifetime"
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/store"
@@ -227,11 +228,17 @@ func (s *Service) parkUnbound(ctx context.Context, d *driver, j *journal, cause 
 	}
 	stopped := errors.Is(context.Cause(ctx), agent.ErrStop)
 	ctx = context.WithoutCancel(ctx)
-	suspended := &task.TaskSuspended{Reason: task.TurnFailed, WakeOn: task.WakeNextGoal, Detail: cause.Error()}
+	hasTurn := j.State().Status == task.StatusRunning
+	suspended := &task.TaskSuspended{Reason: task.NoSandbox, WakeOn: task.WakeNextGoal, Detail: cause.Error()}
 	payloads := []task.Payload{suspended}
-	if stopped {
-		suspended.Reason, suspended.Detail = task.Interrupted, "stopped before the sandbox was ready"
-		payloads = []task.Payload{&task.TurnInterrupted{Cause: "stop"}, suspended}
+	switch {
+	case stopped:
+		suspended.Reason, suspended.Detail = task.Interrupted, lifetime.ErrCalledOff.Error()
+		if hasTurn {
+			payloads = []task.Payload{&task.TurnInterrupted{Cause: "stop"}, suspended}
+		}
+	case hasTurn:
+		suspended.Reason = task.TurnFailed
 	}
 	s.park(d, true) // first: whoever reads that it failed may ask again
 	if err := j.Append(ctx, payloads...); err != nil {

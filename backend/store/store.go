@@ -25,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	_ "modernc.org/sqlite" // registers the driver
@@ -185,6 +186,12 @@ func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
 		return errors.Join(explain(ctx, err), ended(tx.Rollback()))
 	}
 	return explain(ctx, tx.Commit())
+}
+
+// Exists reports whether dir holds a store. One that cannot be looked at may.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fileName))
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
 // ended drops the error of rolling back a transaction that its context or

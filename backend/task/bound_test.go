@@ -9,9 +9,8 @@ import (
 func TestFold_boundEndsTheReason(t *testing.T) {
 	st := &State{}
 	for i, p := range []Payload{
-		TaskCreated{Goal: "go"},
-		TaskWoken{Cause: "message"},
-		TaskSuspended{Reason: TurnFailed, WakeOn: WakeNextGoal, Detail: "no engine"},
+		TaskCreated{},
+		TaskSuspended{Reason: NoSandbox, WakeOn: WakeNextGoal, Detail: "no engine"},
 	} {
 		e, err := Encode("r", "r", 1, time.Unix(int64(i), 0), p)
 		if err != nil {
@@ -27,7 +26,7 @@ func TestFold_boundEndsTheReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.Apply(e)
-	if st.Detail != "" {
-		t.Errorf("detail %q once it is bound", st.Detail)
+	if st.Detail != "" || st.Suspended != "" {
+		t.Errorf("suspended %q, detail %q once it is bound", st.Suspended, st.Detail)
 	}
 }

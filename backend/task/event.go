@@ -209,6 +209,7 @@ const (
 	WaitingHuman SuspendReason = "waiting_human"
 	Interrupted  SuspendReason = "interrupted"
 	TurnFailed   SuspendReason = "turn_failed"
+	NoSandbox    SuspendReason = "no_sandbox" // it could not be made, and no turn was waiting for it
 )
 
 // TaskSuspended ends a turn, or parks it.

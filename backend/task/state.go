@@ -200,6 +200,9 @@ func (s *Summary) apply(e Event, p Payload) {
 		s.Bound = p
 		if s.Status == StatusIdle {
 			s.Detail = "" // what kept it from having a place is over
+			if s.Suspended == NoSandbox {
+				s.Suspended = ""
+			}
 		}
 	case *SandboxStateChanged:
 		if s.Bound == nil || p.Ref == "" || p.Ref == s.Bound.ExecEnvRef {

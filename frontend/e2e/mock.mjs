@@ -130,7 +130,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     if (inside) return json(...inside);
     if (verb === "container") return json(200, container(session));
     if (verb === "interrupt" && session.sandbox?.value === "allocating") {
-      api.change(id, { status: "idle", step: "", progress: null, sandbox: { value: "failed", cause: "called off", observed_at: stamp(), source: "ledger" } });
+      api.change(id, { status: "idle", step: "", progress: null, sandbox: { value: "failed", cause: "stopped before it was ready", observed_at: stamp(), source: "ledger" } });
     } else if (verb === "interrupt") {
       setTimeout(() => {
         api.tell(id, "TurnInterrupted", {

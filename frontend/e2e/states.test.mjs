@@ -27,8 +27,12 @@ test("the making of a sandbox shows bytes, total, speed and time, and is called 
   server.change("s6", { progress: { step: "create", detail: "", bytes: 0, total: 0, bytes_per_second: 0, started_at: new Date().toISOString() } });
   await page.getByRole("progressbar", { name: "create" }).waitFor();
   await page.getByRole("button", { name: "Cancel" }).click();
-  await page.getByText("could not be made or started: called off").waitFor();
+  await page.getByText("Somebody stopped it before it was ready. Nothing of it is left. Re-provision makes one.").waitFor();
+  await header().locator(".pill").filter({ hasText: "not made" }).waitFor();
+  await header().getByRole("button", { name: "Re-provision" }).waitFor();
+  assert.equal(await page.getByText("could not be made").count(), 0, "what a person stopped is no failure");
   assert.equal(did("interrupt").length, 1);
+  server.change("s6", { sandbox: condition("failed", CAUSE) });
   await page.locator("main").getByRole("button", { name: "Logs" }).click();
   await dialog().getByText("swap is not limited here").waitFor();
 });
@@ -78,6 +82,15 @@ test("without the server all that tells of now looks stale at once, and nothing 
   assert.notEqual(await card.locator(".took").textContent(), took);
 });
 
+test("an attach that failed speaks of no turn and of no sandbox that is there", { skip }, async () => {
+  await open("#/s/s2/terminal");
+  server.change("s2", { status: "idle", waiting: null, adopted: true, suspended: "no_sandbox", detail: `attach the container: ${CAUSE}`, sandbox: condition("failed", `attach the container: ${CAUSE}`) });
+  await page.getByText("The container could not be attached: ").waitFor();
+  await page.locator("#panel-terminal").getByText("There is no sandbox", { exact: true }).waitFor();
+  assert.equal(await page.getByText(/turn failed/i).count(), 0);
+  assert.equal(await page.locator("main").getByRole("button", { name: "Retry" }).count(), 0);
+});
+
 test("each state says what it means and offers what helps", { skip }, async () => {
   await open("#/s/s2/container");
   await panel().getByText("Memory", { exact: true }).first().waitFor();
@@ -105,7 +118,7 @@ test("each state says what it means and offers what helps", { skip }, async () =
   await panel().getByRole("button", { name: "Release" }).click({ force: true }); // one that says why not
   await panel().getByText("Wait: the sandbox is releasing").waitFor();
   await became("failed", CAUSE);
-  await panel().getByText("It could not be made or started.").waitFor();
+  await panel().getByText("The sandbox could not be made or started.").waitFor();
   await header().getByRole("button", { name: "Re-provision" }).waitFor();
   server.change("s2", { suspended: "turn_failed", detail: `turn failed: the sandbox: ${CAUSE}` });
   await page.getByText("The turn failed: it has no sandbox").waitFor();

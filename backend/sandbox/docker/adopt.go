@@ -173,16 +173,23 @@ func (p *Provider) planAdopt(ctx context.Context, spec sandbox.Spec) (c containe
 	return c, plan, p.planUser(ctx, c, &plan.adopted)
 }
 
+// notRunning says why nothing can be run in a container. It is a
+// sandbox.ErrStopped, whose own words would speak of another state.
+type notRunning string
+
+func (e notRunning) Error() string { return string(e) }
+func (e notRunning) Unwrap() error { return sandbox.ErrStopped }
+
 // canExec says why nothing can be run in a container.
 func canExec(c container.InspectResponse) error {
 	id := c.ID[:12]
 	switch {
 	case c.State.Paused:
-		return fmt.Errorf("the container %s is paused, and nothing can be run in it; unpause it first (docker unpause %s): %w", id, id, sandbox.ErrStopped)
+		return notRunning(fmt.Sprintf("the container %s is paused, and nothing can be run in it; unpause it first (docker unpause %[1]s)", id))
 	case c.State.Restarting:
-		return fmt.Errorf("the container %s is restarting; see why (docker logs %s): %w", id, id, sandbox.ErrStopped)
+		return notRunning(fmt.Sprintf("the container %s is restarting; see why (docker logs %[1]s)", id))
 	case !c.State.Running:
-		return fmt.Errorf("the container %s is not running; start it first (docker start %s): %w", id, id, sandbox.ErrStopped)
+		return notRunning(fmt.Sprintf("the container %s is not running; start it first (docker start %[1]s)", id))
 	}
 	return nil
 }

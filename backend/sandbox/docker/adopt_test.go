@@ -217,7 +217,7 @@ func TestAdopt_says(t *testing.T) {
 				test.then(t, id)
 			}
 			_, err := p.Adopt(t.Context(), "root", sandbox.Spec{Adopt: id}, nil)
-			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "the sandbox is stopped") {
 				t.Errorf("Adopt = %v; want %v that says %q", err, test.want, test.says)
 			}
 			if left := leftOf(t, p); len(left) > 0 {

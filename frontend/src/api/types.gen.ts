@@ -992,7 +992,8 @@ export interface SubtaskSpawned {
 export type SuspendReason =
   | "waiting_human"
   | "interrupted"
-  | "turn_failed";
+  | "turn_failed"
+  | "no_sandbox";
 
 export interface TabsDialog {
   kind: string;

@@ -277,7 +277,7 @@ export class App {
       const look = (): void => {
         const s = this.sessions?.find((o) => o.id === id);
         if (s?.sandbox?.value === "ready") end(true);
-        else if (s && (s.status === "ended" || s.suspended === "turn_failed" || ["failed", "lost", "released"].includes(s.sandbox?.value ?? ""))) end(false);
+        else if (s && (s.status === "ended" || s.suspended === "turn_failed" || s.suspended === "no_sandbox" || ["failed", "lost", "released"].includes(s.sandbox?.value ?? ""))) end(false);
       };
       this.settling.add(look);
       look();

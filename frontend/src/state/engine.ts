@@ -36,6 +36,11 @@ export function runs(value: State): boolean {
 /** THERE are the states of a sandbox that is there, whether or not it runs or answers. */
 export const THERE: readonly State[] = ["ready", "stopped", "paused", "unreachable"];
 
+/** isCalledOff reports whether somebody stopped the making of a sandbox: nothing went wrong with it. */
+export function isCalledOff(c: Pick<Condition, "value" | "cause"> | null | undefined): boolean {
+  return c?.value === "failed" && c.cause === "stopped before it was ready";
+}
+
 /** isThere reports whether a sandbox in a state is there; before there is one, it is not. */
 export function isThere(value: State | undefined): boolean {
   return value !== undefined && THERE.includes(value);

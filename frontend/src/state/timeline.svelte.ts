@@ -18,6 +18,7 @@ import type {
 import { clock, count, dollars, span, tokens, took } from "../text/format";
 import { oneLine, repeats } from "../text/visible";
 import { Egress } from "./egress.svelte";
+import { isCalledOff } from "./engine";
 import { Call, type Item, type Note } from "./items.svelte";
 import { LiveText } from "./output.svelte";
 
@@ -195,6 +196,7 @@ export class Timeline {
       case "TaskSuspended":
         this.settle(e);
         if (body.reason === "turn_failed") this.turnFailed(e, body.detail);
+        if (body.reason === "no_sandbox" && !this.isSandboxTold(body.detail)) this.note(e, "error", "bad", "There is no sandbox", body.detail);
         if (body.wake_on === "next-goal") this.ended(e);
         return;
       case "TaskCompleted":
@@ -301,6 +303,7 @@ export class Timeline {
   private sandbox(e: Event, { condition, detail }: SandboxStateChanged): void {
     const at = this.since.value === condition.value ? this.since.at : e.at;
     this.since = { value: condition.value, at, cause: condition.cause, detail };
+    if (isCalledOff(condition)) return this.note(e, "sandbox", "plain", `Sandbox ${condition.cause}`, "");
     if (condition.value === "failed") {
       // A banner or the card shows it whole while it is so.
       const whole = detail || condition.cause;
@@ -328,9 +331,13 @@ export class Timeline {
 
   /** turnFailed tells why a turn failed; what the row of a failed sandbox says is not said twice. */
   private turnFailed(e: Event, detail: string): void {
-    const { value, cause } = this.since;
-    if (value === "failed" && repeats(detail, cause)) return this.note(e, "error", "bad", "The turn failed with its sandbox", "");
+    if (this.isSandboxTold(detail)) return this.note(e, "error", "bad", "The turn failed with its sandbox", "");
     this.note(e, "error", "bad", "The turn failed", detail);
+  }
+
+  /** isSandboxTold reports whether the row of a failed sandbox says the same. */
+  private isSandboxTold(detail: string): boolean {
+    return this.since.value === "failed" && repeats(detail, this.since.cause);
   }
 
   private interrupted(e: Event, body: TurnInterrupted): void {

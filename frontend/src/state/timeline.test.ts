@@ -356,6 +356,19 @@ describe("Timeline", () => {
     expect(s.timeline.since).toMatchObject({ value: "failed", cause, detail: cause });
   });
 
+  it("tells a sandbox that somebody stopped in its making, or that was never had, as no failed turn", () => {
+    const s = new Story();
+    const failed = (cause: string) => ({ condition: { value: "failed" as const, cause, observed_at: "2026-01-02T03:04:05Z", source: "ledger" }, ref: "", detail: cause });
+    const rows = () => s.timeline.items.flatMap((i) => (i.kind === "note" ? [`${i.tone}: ${i.text}`] : []));
+    s.tell("SandboxStateChanged", failed("stopped before it was ready"));
+    expect(rows()).toEqual(["plain: Sandbox stopped before it was ready"]);
+    s.tell("SandboxStateChanged", failed("attach the container: it is read-only"));
+    s.tell("TaskSuspended", { reason: "no_sandbox", wake_on: "next-goal", detail: "attach the container: it is read-only" });
+    expect(rows().slice(1)).toEqual(["bad: Sandbox failed: attach the container: it is read-only"]);
+    s.tell("TaskSuspended", { reason: "no_sandbox", wake_on: "next-goal", detail: "no engine" });
+    expect(rows().slice(2)).toEqual(["bad: There is no sandbox"]);
+  });
+
   it("keeps the steps of an allocation in one row", () => {
     const s = new Story();
     const condition = { value: "allocating" as const, cause: "", observed_at: "2026-01-02T03:04:05Z", source: "ledger" };

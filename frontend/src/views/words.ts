@@ -1,4 +1,5 @@
 import type { Condition, KillReport, Process, Session, Status, Wall, Where } from "../api/types.gen";
+import { isCalledOff } from "../state/engine";
 import type { CallState } from "../state/items.svelte";
 import { count, took } from "../text/format";
 import { oneLine } from "../text/visible";
@@ -39,6 +40,7 @@ const sandboxes: Record<Condition["value"], Look> = {
 export function sandboxLook(s: Session): Look {
   if (s.wall === "local") return { tone: "warn", icon: "host", text: "no wall" };
   if (!s.sandbox) return { tone: "plain", icon: "box", text: "no sandbox yet" };
+  if (isCalledOff(s.sandbox)) return { tone: "plain", icon: "stop", text: "not made" };
   const look = sandboxes[s.sandbox.value] ?? { tone: "plain", icon: "box", text: s.sandbox.value };
   if (s.sandbox.value === "allocating" && s.step) return { ...look, text: s.step };
   return look;
@@ -52,6 +54,16 @@ export function pillText(c: Condition | null | undefined, text: string): string 
 /** isGoneForGood says that the container of a session was there before it, and is there no more: nobody can make that again. */
 export function isGoneForGood(s: Pick<Session, "adopted">, c: Condition | null | undefined): boolean {
   return s.adopted && c?.value === "lost" && c.cause === "removed";
+}
+
+/** failedText says what it is that failed with a sandbox. */
+export function failedText(s: Pick<Session, "adopted">): string {
+  return s.adopted ? "The container could not be attached" : "The sandbox could not be made or started";
+}
+
+/** notUpTitle names a state in which a sandbox shows nothing. */
+export function notUpTitle(value: Condition["value"]): string {
+  return value === "failed" ? "There is no sandbox" : `The sandbox is ${value}`;
 }
 
 /** limitText says a limit of a sandbox; the engine writes 0 or less where there is none. */
@@ -81,6 +93,8 @@ export function causeText({ value, cause }: Pick<Condition, "value" | "cause">, 
       return "Its first process was killed from outside.";
     case "out of memory":
       return `It took more memory than it may${limit ? `: its limit is ${limit}` : ""}. Start it again, or give the next one more.`;
+    case "stopped before it was ready":
+      return "Somebody stopped it before it was ready. Nothing of it is left.";
     case "idle":
       return "Nobody used it for a while, so it was stopped to save this machine's memory.";
     case "exited":
