@@ -32,6 +32,7 @@ const (
 	CauseServer      = "the other side is not answering"
 	CauseKey         = "the key was refused"
 	CauseIdle        = "idle"
+	CauseUnseen      = "nobody saw why"
 )
 
 // Condition is an observed state: what, why, when, and who said so. The wire
