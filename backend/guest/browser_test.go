@@ -95,6 +95,7 @@ func TestBrowser_serves(t *testing.T) {
 		test func(*testing.T, *client.Client)
 	}{
 		{"leaves by the relay alone", leavesByTheRelayAlone},
+		{"what is typed and fails asks nobody", typingAsksNobody},
 		{"clients are apart", clientsAreApart},
 		{"pop-ups wait for their client", popUpsWait},
 		{"big messages", bigMessages},

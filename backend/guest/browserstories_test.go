@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -216,6 +219,81 @@ func leavesByTheRelayAlone(t *testing.T, c *client.Client) {
 	for host := range asked {
 		if !slices.Contains([]string{"example.test", "10.1.2.3", "169.254.169.254"}, host) {
 			t.Errorf("the browser by itself asked for %s", host)
+		}
+	}
+}
+
+// typingAsksNobody is about what Chromium would tell its makers of: a password that
+// was sent, for whether it has leaked; a word, for a dictionary; a certificate that
+// nobody knows, for whether a portal is in the way.
+func typingAsksNobody(t *testing.T, c *client.Client) {
+	form := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if r.Method == http.MethodPost {
+			fmt.Fprint(w, "<p>welcome back")
+			return
+		}
+		fmt.Fprint(w, `<form method=post action=/in><textarea></textarea><input name=user autocomplete=username>
+			<input type=password name=pass autocomplete=current-password><button>Sign in</button></form>`)
+	})
+	inside, unknown := httptest.NewServer(form), httptest.NewTLSServer(form)
+	t.Cleanup(inside.Close)
+	t.Cleanup(unknown.Close)
+	unknown.Config.ErrorLog = log.New(io.Discard, "", 0)
+	l, err := c.Relay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 100) // more than it would ask for
+	outside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Host
+		w.WriteHeader(http.StatusForbidden)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- outside.Serve(l) }()
+	t.Cleanup(func() {
+		outside.Close()
+		l.Close()
+		<-served
+	})
+
+	d := openCDP(t, c)
+	session := d.page()
+	if fault := d.visit(session, inside.URL); fault != "" {
+		t.Fatal(fault)
+	}
+	for _, field := range []struct{ name, text string }{
+		{"textarea", "helo wrold"}, {"[name=user]", "person@example.test"}, {"[name=pass]", "Tr0ub4dor&3x\r"},
+	} {
+		var at struct{ X, Y float64 }
+		where := d.eval(session, fmt.Sprintf("(() => { const b = document.querySelector('%s').getBoundingClientRect(); return JSON.stringify({x: b.x + 5, y: b.y + 5}) })()", field.name))
+		if err := json.Unmarshal([]byte(where), &at); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"mousePressed", "mouseReleased"} {
+			d.call(session, "Input.dispatchMouseEvent", fmt.Sprintf(`{"type":%q,"x":%f,"y":%f,"button":"left","clickCount":1}`, kind, at.X, at.Y), nil)
+		}
+		for _, r := range field.text {
+			press, _ := json.Marshal(map[string]any{"type": "keyDown", "text": string(r), "key": string(r)})
+			if r == '\r' {
+				press = []byte(`{"type":"keyDown","text":"\r","key":"Enter","code":"Enter","windowsVirtualKeyCode":13}`)
+			}
+			d.call(session, "Input.dispatchKeyEvent", string(press), nil)
+		}
+	}
+	d.event("Page.loadEventFired", func(m cdpMessage) bool { return m.Session == session })
+	if got := d.eval(session, "document.body.innerText"); got != "welcome back" {
+		t.Errorf("after the form: %q", got)
+	}
+	if fault := d.visit(session, unknown.URL); !strings.Contains(fault, "ERR_CERT") {
+		t.Errorf("a certificate that nobody knows: %q", fault)
+	}
+	for over := time.After(6 * time.Second); ; { // each came within three
+		select {
+		case host := <-asked:
+			t.Errorf("the browser by itself asked for %s", host)
+		case <-over:
+			return
 		}
 	}
 }

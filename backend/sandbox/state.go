@@ -33,6 +33,7 @@ const (
 	CauseKey         = "the key was refused"
 	CauseIdle        = "idle"
 	CauseCalledOff   = "stopped before it was ready" // of one that failed: nothing went wrong with it
+	CauseUnseen      = "nobody saw why"
 )
 
 // Condition is an observed state: what, why, when, and who said so. The wire

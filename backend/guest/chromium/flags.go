@@ -22,7 +22,7 @@ var flags = []string{
 	"--no-first-run", "--no-default-browser-check", "--hide-crash-restore-bubble",
 	"--password-store=basic", "--disable-gpu", "--mute-audio", "--disable-notifications",
 
-	// Nothing leaves that no page has asked for.
+	// Nothing leaves that no page has asked for; what no flag says is in preferences.
 	"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
 	"--disable-domain-reliability", "--disable-client-side-phishing-detection", "--no-pings",
 	"--dns-prefetch-disable", "--disable-breakpad",

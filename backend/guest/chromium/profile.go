@@ -28,8 +28,9 @@ type profile struct {
 	lock *os.File
 }
 
-// takeProfile makes a directory the profile of one browser. What a browser that
-// is dead left behind in it is removed; one that lives is execenv.ErrBusy.
+// takeProfile makes a directory the profile of one browser, with our preferences.
+// What a browser that is dead left behind in it is removed; one that lives is
+// execenv.ErrBusy.
 func takeProfile(dir, hostname string) (_ *profile, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the browser's profile: %w", err)
@@ -62,6 +63,9 @@ func takeProfile(dir, hostname string) (_ *profile, err error) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("free the browser's profile: %w", err)
 		}
+	}
+	if err := prefer(dir); err != nil {
+		return nil, fmt.Errorf("write the browser's preferences: %w", err)
 	}
 	return &profile{dir, lock}, nil
 }

@@ -123,7 +123,8 @@ func TestAttach_unwrittenProcess(t *testing.T) {
 	}
 }
 
-// The bubblewrap outside is not needed once the sandbox runs.
+// The bubblewrap outside is not needed once the sandbox runs; without it nobody
+// sees why that ends.
 func TestOuterDeath_leavesItRunning(t *testing.T) {
 	f := allocate(t, os.Getuid(), nil)
 	r, err := f.box.run()
@@ -143,8 +144,32 @@ func TestOuterDeath_leavesItRunning(t *testing.T) {
 	if err := f.box.kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := f.Inspect(t.Context(), f.ref()); err != nil || c.Value != sandbox.StateStopped {
-		t.Errorf("Inspect = %+v, %v, want stopped", c, err)
+	if c, err := f.Inspect(t.Context(), f.ref()); err != nil || c.Value != sandbox.StateStopped || c.Cause != sandbox.CauseUnseen {
+		t.Errorf("Inspect = %+v, %v, want stopped, %s", c, err, sandbox.CauseUnseen)
+	}
+}
+
+// A bubblewrap that was killed says nothing of a sandbox that ended with it.
+func TestNoteEnd_ofAKilledBubblewrap(t *testing.T) {
+	for _, test := range []struct {
+		status syscall.WaitStatus
+		cause  string
+	}{
+		{0, sandbox.CauseExited},
+		{(128 + 9) << 8, sandbox.CauseKilled},
+		{9, sandbox.CauseUnseen}, // of a signal
+	} {
+		dir := t.TempDir()
+		const outer = 4711
+		if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeJSON(filepath.Join(dir, processFile), run{identity: identity{PID: 1}, Outer: outer}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := noteEnd(dir, outer, test.status); err != nil || got != test.cause {
+			t.Errorf("noteEnd of status %#x = %q, %v, want %q", uint32(test.status), got, err, test.cause)
+		}
 	}
 }
 

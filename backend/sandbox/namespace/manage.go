@@ -89,10 +89,10 @@ func (p *Provider) condition(ctx context.Context, id string) (sandbox.Condition,
 		return is(sandbox.StateStopped, s.Cause)
 	case err != nil && b.busy():
 		return is(sandbox.StateAllocating, "")
-	case err == nil && outOfMemory(r.Cgroups):
-		return is(sandbox.StateStopped, sandbox.CauseOutOfMemory)
 	}
-	return is(sandbox.StateStopped, sandbox.CauseExited)
+	// No bubblewrap has told of the end: it was killed before, or nobody waited for
+	// it. The kernel's count of a full memory may be that of a command long ago.
+	return is(sandbox.StateStopped, sandbox.CauseUnseen)
 }
 
 // Start implements sandbox.Starter. It is Attach: a sandbox that runs stays as

@@ -85,8 +85,9 @@ func (p *Provider) collected(ctx context.Context, id string, outer int) error {
 }
 
 // noteEnd writes down why a sandbox ended, unless whoever ended it did.
-// bubblewrap exits as the init did: with 128 and the signal's number. The cause
-// is empty when the sandbox lives on.
+// bubblewrap exits as the init did: with 128 and the signal's number. One that
+// was killed itself says nothing of the sandbox. The cause is empty when that
+// lives on.
 func noteEnd(dir string, outer int, status syscall.WaitStatus) (cause string, err error) {
 	cause = sandbox.CauseExited
 	var r run
@@ -105,7 +106,10 @@ func noteEnd(dir string, outer int, status syscall.WaitStatus) (cause string, er
 	if err := readJSON(name, &s); err == nil {
 		return s.Cause, nil
 	}
-	if status.Signaled() || status.ExitStatus() == 128+int(syscall.SIGKILL) {
+	switch {
+	case status.Signaled():
+		cause = sandbox.CauseUnseen
+	case status.ExitStatus() == 128+int(syscall.SIGKILL):
 		cause = sandbox.CauseKilled
 		if outOfMemory(r.Cgroups) {
 			cause = sandbox.CauseOutOfMemory

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { EngineContainer, Session, State } from "../api/types.gen";
-import { cpuText, limitText, pillText } from "../views/words";
+import { causeText, cpuText, limitText, pillText } from "../views/words";
 import { actsOf } from "./acts";
 import { chipOf } from "./isolation";
 import { networkOf } from "./network";
@@ -62,4 +62,12 @@ describe("networkOf", () => {
     [box({ session_id: "" }), "proxy", "no network"],
     [box({ network: "open", session_id: "" }), "proxy", "own network"],
   ])("%j beside a session with %s", (c, network, want) => expect(networkOf(c, [session({ network })]).short).toBe(want));
+});
+
+describe("causeText", () => {
+  it("claims no cause that nobody has seen", () => {
+    const stopped = { value: "stopped" as const, cause: "nobody saw why" };
+    expect(causeText(stopped)).toBe("It ended unseen, so why is not known.");
+    expect(causeText({ ...stopped, cause: "exited" })).toBe("Its first process ended by itself.");
+  });
 });

@@ -99,6 +99,8 @@ export function causeText({ value, cause }: Pick<Condition, "value" | "cause">, 
       return "Nobody used it for a while, so it was stopped to save this machine's memory.";
     case "exited":
       return "Its first process ended by itself.";
+    case "nobody saw why":
+      return "It ended unseen, so why is not known.";
     case "removed":
       return "Somebody removed it.";
     case "others share it; it stays":
