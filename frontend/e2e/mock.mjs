@@ -221,6 +221,8 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       for (const [kind, body] of bodies) logs.get(id).push({ seq: ++seq, task_id: id, root_task_id: id, kind, at: stamp(), generation: 1, body });
     },
     live: (f) => broadcast({ type: "live", live: { task_id: f.session_id, stream: "", call_id: "", after: seq, ...f } }),
+    /** late sends how a session was before, as a word that was overtaken on its way. */
+    late: (id, was) => broadcast({ type: "session", session: { ...list.find((o) => o.id === id), ...was } }),
     change(id, patch) {
       const s = list.find((o) => o.id === id);
       Object.assign(s, patch);

@@ -179,7 +179,7 @@ test("the header and the card tell one state, the newest that was observed", { s
   await panel().getByText("Memory", { exact: true }).first().waitFor();
   const early = new Date(Date.now() - 5_000).toISOString();
   await became("stopped", "killed");
-  server.change("s2", { title: "Told late", sandbox: { value: "ready", cause: "", observed_at: early, source: "engine" } });
+  server.late("s2", { title: "Told late", sandbox: { value: "ready", cause: "", observed_at: early, source: "engine" } });
   await page.getByRole("heading", { name: "Told late" }).waitFor();
   assert.match(await header().locator(".pill").nth(1).innerText(), /^stopped: killed/);
   assert.match(await panel().locator(".pill").first().innerText(), /^stopped: killed/);
