@@ -236,8 +236,8 @@ func TestPlugins(t *testing.T) {
 	if err := os.WriteFile(config, []byte("[agent]\nplugins = [\"telepathy\"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := glovebox("ls", "--data", dataDir(t), "--config", config)
+	cmd := glovebox("doctor", "--data", dataDir(t), "--config", config)
 	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "agent.plugins") {
-		t.Errorf("ls with an unknown plugin configured = %d:\n%s", cmd.ProcessState.ExitCode(), out)
+		t.Errorf("doctor with an unknown plugin configured = %d:\n%s", cmd.ProcessState.ExitCode(), out)
 	}
 }
