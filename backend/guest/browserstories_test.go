@@ -179,25 +179,34 @@ func keepsATab(t *testing.T, c *client.Client) {
 	}
 }
 
-func leavesByTheRelayAlone(t *testing.T, c *client.Client) {
-	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "inside") }))
-	t.Cleanup(inside.Close)
+// outside answers what leaves by the relay, and returns the hosts that were asked for.
+func outside(t *testing.T, c *client.Client, answer http.HandlerFunc) (asked chan string) {
+	t.Helper()
 	l, err := c.Relay(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan string, 100) // more than a page asks for
-	outside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	asked = make(chan string, 100) // more than a page asks for
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Host
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, "<title>by the relay to "+r.Host+"</title>")
+		answer(w, r)
 	})}
 	served := make(chan error, 1)
-	go func() { served <- outside.Serve(l) }()
+	go func() { served <- srv.Serve(l) }()
 	t.Cleanup(func() {
-		outside.Close()
+		srv.Close()
 		l.Close()
 		<-served
+	})
+	return asked
+}
+
+func leavesByTheRelayAlone(t *testing.T, c *client.Client) {
+	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "inside") }))
+	t.Cleanup(inside.Close)
+	asked := outside(t, c, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<title>by the relay to "+r.Host+"</title>")
 	})
 	d := openCDP(t, c)
 	session := d.page()
@@ -240,22 +249,7 @@ func typingAsksNobody(t *testing.T, c *client.Client) {
 	t.Cleanup(inside.Close)
 	t.Cleanup(unknown.Close)
 	unknown.Config.ErrorLog = log.New(io.Discard, "", 0)
-	l, err := c.Relay(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := make(chan string, 100) // more than it would ask for
-	outside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.Host
-		w.WriteHeader(http.StatusForbidden)
-	})}
-	served := make(chan error, 1)
-	go func() { served <- outside.Serve(l) }()
-	t.Cleanup(func() {
-		outside.Close()
-		l.Close()
-		<-served
-	})
+	asked := outside(t, c, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
 
 	d := openCDP(t, c)
 	session := d.page()
