@@ -1,4 +1,5 @@
 // The browser that the tests of the screen drive, and what axe finds in a page of it.
+import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before } from "node:test";
@@ -40,11 +41,27 @@ export function note(shown, faults, allow = /^$/) {
   shown.on("weberror", (e) => faults.push(String(e.error()))); // of a context
 }
 
-/** escapeTwice presses Esc twice without a wait between, however busy the machine is. */
-export async function escapeTwice(page) {
+/** until waits for what cannot be seen on the screen, and returns it. */
+export async function until(look, what, within = 30_000) {
+  for (const end = Date.now() + within; ; ) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > end) assert.fail(`it never happened: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/**
+ * quickly presses keys one after the other without a wait between, however busy the machine is: letters, or Escape.
+ * What belongs to a sequence of the keymap is lost when the next key comes late.
+ */
+export async function quickly(page, ...keys) {
   const session = await page.context().newCDPSession(page);
-  const press = (type) => session.send("Input.dispatchKeyEvent", { type, key: "Escape", code: "Escape", windowsVirtualKeyCode: 27 });
-  await Promise.all(["rawKeyDown", "keyUp", "rawKeyDown", "keyUp"].map(press));
+  const parts = keys.flatMap((key) => {
+    const what = key === "Escape" ? { key, code: key, windowsVirtualKeyCode: 27 } : { key, code: `Key${key.toUpperCase()}`, windowsVirtualKeyCode: key.toUpperCase().charCodeAt(0), text: key };
+    return [{ type: what.text ? "keyDown" : "rawKeyDown", ...what }, { type: "keyUp", ...what, text: undefined }];
+  });
+  await Promise.all(parts.map((p) => session.send("Input.dispatchKeyEvent", p)));
   await session.detach();
 }
 

@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/browser.test.mjs
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, escapeTwice, note, skip } from "./browser.mjs";
+import { audit, browse, note, quickly, skip, until } from "./browser.mjs";
 import { stamp } from "./clock.mjs";
 import { start, TOKEN } from "./mock.mjs";
 import { PAGE } from "./mockbrowser.mjs";
@@ -51,14 +51,6 @@ async function open(where) {
   await page.goto(`${server.url}#token=${TOKEN}`);
   await page.locator("nav").first().waitFor({ state: "attached" });
   await page.goto(`${server.url}#/s/${where}`);
-}
-
-async function until(holds, what) {
-  for (let i = 0; i < 600; i++) {
-    if (await holds()) return;
-    await page.waitForTimeout(50);
-  }
-  assert.fail(`it never happened: ${what}`);
 }
 
 /** drawn waits until a picture was drawn: what is in the middle of the canvas is not black. */
@@ -140,21 +132,21 @@ test("Esc is the page's, twice gives back; outside the picture too, and the turn
   await page.keyboard.press("Escape");
   await until(() => canned().inputs.some((i) => i.key === "Escape" && i.type === "up"), "the page has it");
   await page.waitForTimeout(700);
-  await escapeTwice(page);
+  await quickly(page, "Escape", "Escape");
   await agents().waitFor();
   assert.equal(canned().inputs.filter((i) => i.key === "Escape" && i.type === "down").length, 2);
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   await page.keyboard.press("Control+Shift+E");
   await until(() => page.evaluate(() => document.activeElement?.textContent?.trim() === "Give back"), "the focus left the picture");
-  await escapeTwice(page);
+  await quickly(page, "Escape", "Escape");
   await agents().waitFor();
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   await page.keyboard.press("Control+Shift+E");
   await page.getByRole("radio", { name: "Recording" }).click();
   await panel().locator(".held").waitFor();
-  await escapeTwice(page);
+  await quickly(page, "Escape", "Escape");
   await until(() => canned().control.viewer === undefined, "from the recording too");
   assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/interrupt")), [], "the turn was not stopped");
 });
@@ -358,11 +350,9 @@ test("a lost connection dims the picture and comes back, with the control that t
 test("nobody looks at what is hidden, and it costs nothing; who has control keeps it", { skip }, async () => {
   await look();
   assert.equal(canned().views.size, 1);
-  await page.keyboard.press("v");
-  await page.keyboard.press("f");
+  await quickly(page, "v", "f");
   await until(() => canned().views.size === 0, "the view is closed");
-  await page.keyboard.press("v");
-  await page.keyboard.press("b");
+  await quickly(page, "v", "b");
   await until(() => canned().views.size === 1, "and opened again");
   await drawn();
   await page.evaluate(() => {
@@ -383,8 +373,7 @@ test("nobody looks at what is hidden, and it costs nothing; who has control keep
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   await page.keyboard.press("Control+Shift+E");
-  await page.keyboard.press("v");
-  await page.keyboard.press("f");
+  await quickly(page, "v", "f");
   await page.waitForTimeout(300);
   assert.equal(canned().views.size, 1, "who has control is still there");
   const joined = canned().joins.length;
@@ -485,7 +474,7 @@ test("Esc Esc at a question of the page cancels it and gives back, and nothing i
   canned().tell({ dialog: { kind: "prompt", text: "Your name?", default: "Kim", url: "https://tickets.example/", opened: stamp(), until: stamp(Date.now() + 9_000) } });
   const answer = panel().getByRole("dialog").getByRole("textbox", { name: "Answer" });
   await until(() => answer.evaluate((e) => document.activeElement === e && e.selectionStart === 0 && e.selectionEnd === 3), "what the page proposes is selected");
-  await escapeTwice(page);
+  await quickly(page, "Escape", "Escape");
   await agents().waitFor();
   assert.equal(canned().commands.filter((c) => c.kind === "answer").length, 1);
   assert.equal(await panel().getByRole("alert").count(), 0);

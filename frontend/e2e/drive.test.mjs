@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, escapeTwice, note, skip } from "./browser.mjs";
+import { audit, browse, note, quickly, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -152,7 +152,7 @@ test("Esc Esc stops the turn and shows the proof", { skip }, async () => {
   await open("Make the tests of the parser pass");
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
   const stopping = page.getByRole("button", { name: "Stopping…" }).waitFor(); // it is there for a moment
-  await Promise.all([stopping, escapeTwice(page)]);
+  await Promise.all([stopping, quickly(page, "Escape", "Escape")]);
   await page.locator("main header").getByText("0 processes left, 38 ms").waitFor();
   assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s1/interrupt"]);
 });

@@ -2,7 +2,8 @@
 //   make build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { atEnd, current, dataDir, docker, folder, header, look, pause, serve, setUp, shows, skip, until } from "./program.mjs";
+import { until } from "./browser.mjs";
+import { atEnd, current, dataDir, docker, folder, header, look, pause, serve, setUp, shows, skip } from "./program.mjs";
 
 setUp();
 

@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, skip } from "./browser.mjs";
+import { audit, quickly, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 
 const main = () => page.getByRole("main");
@@ -96,8 +96,7 @@ test("what is ours is started, stopped, kept or removed; what is another's is on
 test("the keyboard and the palette do all that the buttons do", { skip }, async () => {
   await open("#/s/s1");
   await page.getByRole("log").waitFor();
-  await page.keyboard.press("g");
-  await page.keyboard.press("c");
+  await quickly(page, "g", "c");
   await row("shop-db-1").waitFor();
   await page.keyboard.press("j");
   await page.waitForFunction(() => document.activeElement?.hasAttribute("data-container"));
@@ -105,8 +104,7 @@ test("the keyboard and the palette do all that the buttons do", { skip }, async 
     if (await row("profiler").locator("[data-container]").evaluate((e) => e === document.activeElement)) break;
     await page.keyboard.press("j");
   }
-  await page.keyboard.press("c");
-  await page.keyboard.press("s");
+  await quickly(page, "c", "s");
   await row("profiler").getByText("running", { exact: true }).waitFor();
   await page.keyboard.press("Control+k");
   await page.getByRole("combobox", { name: "Find an action or a session" }).fill("logs: profiler");
@@ -114,11 +112,9 @@ test("the keyboard and the palette do all that the buttons do", { skip }, async 
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").getByText("profiler listens on port 80").waitFor();
   await page.keyboard.press("Escape");
-  await page.keyboard.press("c");
-  await page.keyboard.press("h");
+  await quickly(page, "c", "h");
   await row("profiler").getByText("stopped: by hand").waitFor();
-  await page.keyboard.press("c");
-  await page.keyboard.press("a");
+  await quickly(page, "c", "a");
   await page.getByText("It must run: it is stopped").first().waitFor();
 });
 
@@ -170,10 +166,7 @@ test("a lost connection takes the watch up again", { skip }, async () => {
   await row("shop-db-1").waitFor({ state: "detached" });
   await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Glovebox" }).click();
   await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
-  for (let i = 0; server.engine.watchers.size > 0; i++) {
-    assert.ok(i < 100, "nobody watches once the page was left");
-    await page.waitForTimeout(50);
-  }
+  await until(() => server.engine.watchers.size === 0, "nobody watches once the page was left");
 });
 
 test("an engine without containers, and one that never answered", { skip }, async () => {

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline } from "./program.mjs";
-import { audit } from "./browser.mjs";
+import { audit, quickly } from "./browser.mjs";
 
 setUp();
 
@@ -34,8 +34,7 @@ test("first run: checks, the demo in one click to its end, and stopped in its mi
   await header(page).getByText("idle").waitFor();
   assert.equal(await log.getByRole("article", { name: /call, ok$/ }).count(), 11);
 
-  await page.keyboard.press("g");
-  await page.keyboard.press("h");
+  await quickly(page, "g", "h");
   await page.getByRole("heading", { name: "Pick up where you left off" }).waitFor();
   await page.getByRole("main").getByRole("button", { name: "Try the demo" }).click();
   await page.waitForURL((url) => url.hash.startsWith("#/s/") && !url.hash.includes(first));
@@ -66,8 +65,7 @@ test("the demo and an approval with the keyboard alone", { skip: skip("docker"),
   await page.keyboard.press("Enter");
   const demo = await current(page);
   await timeline(page).getByText("working: step 2 of 8").waitFor();
-  await page.keyboard.press("Escape");
-  await page.keyboard.press("Escape");
+  await quickly(page, "Escape", "Escape");
   await header(page).getByText(/0 processes left/).waitFor();
   assert.equal((await server.show(demo)).status, "idle");
 

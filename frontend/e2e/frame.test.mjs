@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, skip } from "./browser.mjs";
+import { audit, browse, note, quickly, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -221,16 +221,14 @@ test("keys do nothing while one types, and sequences go places", { skip }, async
   assert.equal(new URL(page.url()).hash, "#/s/s1");
   await page.locator("main h1").click();
   await page.keyboard.press("Escape"); // the title's field opens on a click
-  await page.keyboard.press("v");
-  await page.keyboard.press("c");
+  await quickly(page, "v", "c");
   await at("#/s/s1/container");
   await page.keyboard.press("]");
   await page.keyboard.press("?");
   await page.getByRole("heading", { name: "Keys" }).waitFor();
   await page.getByText("Show the terminal").waitFor();
   await page.keyboard.press("Escape");
-  await page.keyboard.press("g");
-  await page.keyboard.press("h");
+  await quickly(page, "g", "h");
   await at("#/");
 });
 

@@ -6,8 +6,8 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { escapeTwice } from "./browser.mjs";
-import { dataDir, folder, look, script, serve, setUp, skip, timeline, until } from "./program.mjs";
+import { quickly, until } from "./browser.mjs";
+import { dataDir, folder, look, script, serve, setUp, skip, timeline } from "./program.mjs";
 
 setUp();
 
@@ -49,7 +49,7 @@ test("a person signs in with their own hands, and what they typed is nowhere but
   await panel.getByText("still ·").waitFor();
 
   await press(0.5, 0.25);
-  await escapeTwice(page);
+  await quickly(page, "Escape", "Escape");
   await panel.getByRole("button", { name: "Take control" }).waitFor();
   const { control, viewers } = await server.call("GET", `/sessions/${id}/browser`);
   assert.deepEqual([control.holder, control.look, viewers], ["", true, 1], "the agent has it, and looks first");

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { again, dataDir, docker, folder, look, script, serve, setUp, skip, until, walls } from "./program.mjs";
+import { until } from "./browser.mjs";
+import { again, dataDir, docker, folder, look, script, serve, setUp, skip, walls } from "./program.mjs";
 
 setUp();
 

@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/panels.test.mjs
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip } from "./browser.mjs";
+import { audit, browse, skip, until } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -51,14 +51,6 @@ async function openTerminal() {
   await open("s1/terminal");
   await page.getByRole("button", { name: "Open a terminal", exact: true }).click();
   await screen().getByText("kim@sandbox").first().waitFor();
-}
-
-async function until(holds, what) {
-  for (let i = 0; i < 600; i++) {
-    if (await holds()) return;
-    await page.waitForTimeout(50);
-  }
-  assert.fail(`it never happened: ${what}`);
 }
 
 /** clean fails for what axe finds serious inside an element. */

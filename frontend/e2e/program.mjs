@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { afterEach } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { browse, isThere, note, required } from "./browser.mjs";
+import { browse, isThere, note, required, until } from "./browser.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 /** The program under test; GLOVEBOX names another one than was built here. */
@@ -64,16 +64,6 @@ const run = promisify(execFile);
 
 /** docker runs the docker command and returns what it printed. */
 export const docker = async (...args) => (await run("docker", args)).stdout.trim();
-
-/** until waits for what cannot be seen on the screen, and returns it. */
-export async function until(look, what, within = 20_000) {
-  for (const end = Date.now() + within; ; ) {
-    const found = await look();
-    if (found) return found;
-    if (Date.now() > end) assert.fail(`it never happened: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
 
 /** pause freezes a container; on a busy machine the kernel may need to be asked again. */
 export const pause = (name) => until(() => docker("pause", name).catch(() => ""), `${name} is paused`);

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { again, bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline, until, walls } from "./program.mjs";
+import { until } from "./browser.mjs";
+import { again, bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline, walls } from "./program.mjs";
 
 setUp();
 

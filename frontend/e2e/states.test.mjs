@@ -2,7 +2,8 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, skip } from "./browser.mjs";
+import { isDeepStrictEqual } from "node:util";
+import { audit, quickly, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 import { TOKEN } from "./mock.mjs";
 
@@ -61,12 +62,12 @@ test("without the server all that tells of now looks stale at once, and nothing 
   await open("#/s/s1", {}, { reducedMotion: "no-preference" });
   const card = page.getByRole("article", { name: "Bash call, running" });
   const row = page.locator("nav").getByRole("link", { name: "Make the tests of the parser pass" });
-  await card.waitFor();
   const live = [row.locator(".pill"), header().locator(".pill"), header().locator(".chip"), card.locator(".status")];
+  for (const part of live) await part.first().waitFor();
   const colours = () => Promise.all(live.map((l) => l.evaluateAll((all) => all.map((e) => getComputedStyle(e).color))));
   const spinning = () => page.locator(".spin").evaluateAll((all) => all.filter((e) => getComputedStyle(e).animationName !== "none").length);
+  await until(async () => (await spinning()) >= 3, "what goes on spins");
   const before = await colours();
-  assert.ok((await spinning()) >= 3);
   await page.context().setOffline(true);
   server.dropAll();
   await page.getByText("The server does not answer. What you see is").waitFor();
@@ -78,7 +79,7 @@ test("without the server all that tells of now looks stale at once, and nothing 
   assert.equal(await card.locator(".took").textContent(), took);
   await page.context().setOffline(false);
   await page.getByText("The server does not answer.").waitFor({ state: "detached" });
-  assert.deepEqual(await colours(), before);
+  await until(async () => isDeepStrictEqual(await colours(), before), "the states are heard again"); // those of before may be old by now
   assert.notEqual(await card.locator(".took").textContent(), took);
 });
 
@@ -199,15 +200,12 @@ test("keys do what the buttons of a sandbox do, and say why where they cannot", 
   await open("#/s/s2");
   await page.getByRole("log").waitFor();
   await became("paused");
-  await page.keyboard.press("c");
-  await page.keyboard.press("s");
+  await quickly(page, "c", "s");
   await header().locator(".pill").filter({ hasText: "ready" }).waitFor();
   assert.equal(did("unpause").length, 1);
-  await page.keyboard.press("c");
-  await page.keyboard.press("a");
+  await quickly(page, "c", "a");
   await page.getByText("It is attached.").waitFor();
-  await page.keyboard.press("c");
-  await page.keyboard.press("p");
+  await quickly(page, "c", "p");
   await dialog().getByRole("heading", { name: /Snapshot of/ }).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Control+k");
@@ -216,8 +214,7 @@ test("keys do what the buttons of a sandbox do, and say why where they cannot", 
   await page.keyboard.press("Enter");
   await dialog().getByRole("heading", { name: /^Fork/ }).waitFor();
   await page.keyboard.press("Escape");
-  await page.keyboard.press("c");
-  await page.keyboard.press("o");
+  await quickly(page, "c", "o");
   await page.locator(".xterm-rows").last().getByText("kim@sandbox").first().waitFor();
 });
 

@@ -6,7 +6,8 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { thin } from "./png.mjs";
-import { dataDir, folder, look, serve, setUp, skip, timeline, until } from "./program.mjs";
+import { until } from "./browser.mjs";
+import { dataDir, folder, look, serve, setUp, skip, timeline } from "./program.mjs";
 import { openSite, PASSWORD, TICKET } from "./site.mjs";
 
 setUp();

@@ -5,7 +5,8 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { atEnd, bash, current, dataDir, docker, folder, header, look, pause, script, serve, setUp, shows, skip, timeline, until, walls } from "./program.mjs";
+import { until } from "./browser.mjs";
+import { atEnd, bash, current, dataDir, docker, folder, header, look, pause, script, serve, setUp, shows, skip, timeline, walls } from "./program.mjs";
 
 setUp();
 
