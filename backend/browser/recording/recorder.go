@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,6 +41,7 @@ type recorder struct {
 
 	state  relay.State
 	last   *relay.Frame  // the newest that was kept
+	kept   Entry         // what was said of it
 	turn   uint64        // of the lease, under which pictures are kept
 	masked bool          // a person has control, or the agent has yet to look
 	over   time.Time     // since when that is over
@@ -165,7 +167,9 @@ func (r *recorder) take(v *relay.Viewer, f *relay.Frame) time.Duration {
 			e.URL, e.Title = t.URL, t.Title
 		}
 	}
-	if f.Shot && r.last != nil && r.last.Tab == f.Tab && alike(r.last.Image, f.Image) {
+	was := r.kept
+	was.At = e.At
+	if r.last != nil && r.last.Tab == f.Tab && (f.Shot && alike(r.last.Image, f.Image) || was == e && bytes.Equal(r.last.Image, f.Image)) {
 		return slow // it makes sure that the last one was
 	}
 	picture := fit(f.Image)
@@ -176,6 +180,7 @@ func (r *recorder) take(v *relay.Viewer, f *relay.Frame) time.Duration {
 		r.log.Warn("picture not recorded", "err", err)
 		return tail
 	}
+	r.kept = e
 	pause := slow
 	if r.last == nil || much(r.last, f) {
 		pause = quick

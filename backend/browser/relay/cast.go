@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -112,7 +113,7 @@ func (r *Relay) startCast(tab *tabs.Tab, s size) {
 	if r.cast == nil && r.frame != nil && r.frame.Tab != tab.Number() {
 		r.frame = nil
 	}
-	r.cast = c
+	r.cast, r.unsure = c, false
 	r.stats.Casts++
 	r.mu.Unlock()
 
@@ -126,14 +127,19 @@ func (r *Relay) startCast(tab *tabs.Tab, s size) {
 		}
 	})
 	r.work.Go(func() { r.receive(c) })
-	quality := int64(s.quality)
 	session := tab.Session()
 	devtools.Post(session, page.BringToFront, cdp.Empty{})
 	devtools.Post(session, input.SetInterceptDrags, input.SetInterceptDragsParams{Enabled: true})
-	devtools.Post(session, page.StartScreencast, page.StartScreencastParams{
-		Format: page.StartScreencastFormatJpeg, Quality: &quality, MaxWidth: int64(s.width), MaxHeight: int64(s.height),
-	})
+	c.start()
 	r.expect(c)
+}
+
+// start asks the browser for frames, of which the first is of what it shows.
+func (c *cast) start() {
+	quality := int64(c.size.quality)
+	devtools.Post(c.tab.Session(), page.StartScreencast, page.StartScreencastParams{
+		Format: page.StartScreencastFormatJpeg, Quality: &quality, MaxWidth: int64(c.size.width), MaxHeight: int64(c.size.height),
+	})
 }
 
 func (r *Relay) stopCast() {
@@ -215,6 +221,12 @@ func (r *Relay) take(c *cast, e devtools.Event) {
 		r.answer(ack{cast: c, id: ev.SessionID})
 		return
 	}
+	alone := len(r.acks) == 0 && f.At.Sub(r.acked) > underWay
+	known := r.frame != nil && r.frame.cast == c && bytes.Equal(r.frame.Image, f.Image)
+	r.unsure = r.unsure || !alone && !(known && f.At.Sub(r.rested) < asked)
+	if r.rest != nil {
+		r.rest.Stop()
+	}
 	r.publish(f)
 	r.acks = append(r.acks, ack{cast: c, id: ev.SessionID, seq: f.Seq, at: f.At})
 	r.settle()
@@ -271,13 +283,7 @@ func (r *Relay) late() {
 
 // settle acknowledges the frames that were waited for long enough. The lock is
 // held.
-//
-// While a few frames are not acknowledged the browser drops what it paints, also the
-// last before a page comes to rest. So where it had to wait for quiet viewers, a
-// picture of now is asked for. A person clicks on what they see, and gets no picture
-// whose metadata may be ahead of the browser's.
 func (r *Relay) settle() {
-	r.behind = r.behind || len(r.acks) > 1 && r.allQuiet()
 	for len(r.acks) > 0 && r.due(r.acks[0]) {
 		r.answer(r.acks[0])
 		r.acks = r.acks[1:]
@@ -286,10 +292,31 @@ func (r *Relay) settle() {
 		return
 	}
 	r.acks = nil
-	if r.behind {
-		r.behind, r.fresh = false, true
-		r.rouse()
+	if r.unsure {
+		if r.rest != nil {
+			r.rest.Stop()
+		}
+		r.rest = time.AfterFunc(restTime, r.atRest)
 	}
+}
+
+// atRest makes sure of the picture that a page came to rest with.
+//
+// While a few frames are not acknowledged the browser drops what it paints, also the
+// last before a page is still. So where several may have been on their way, the
+// screencast is begun afresh, which gives one of now. If that is what there was, the
+// page is at rest. A screenshot would do it too, but resizes the page for a moment
+// where its screen is emulated.
+func (r *Relay) atRest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.unsure || len(r.acks) > 0 || r.cast == nil || len(r.viewers) == 0 {
+		return // something came meanwhile, or nobody looks
+	}
+	r.unsure, r.rested = false, time.Now()
+	r.stats.Rests++
+	devtools.Post(r.cast.tab.Session(), page.StopScreencast, cdp.Empty{})
+	r.cast.start()
 }
 
 func (r *Relay) due(a ack) bool {
@@ -325,6 +352,7 @@ func (r *Relay) flush() {
 
 func (r *Relay) answer(a ack) {
 	r.stats.Acks++
+	r.acked = time.Now()
 	devtools.Post(a.cast.tab.Session(), page.ScreencastFrameAck, page.ScreencastFrameAckParams{SessionID: a.id})
 }
 

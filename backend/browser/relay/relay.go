@@ -43,6 +43,12 @@ const (
 	deadTime   = 45 * time.Second // without a Next, after which a viewer is gone
 	orphanTime = 15 * time.Second // after which the control of a viewer that is gone goes back
 	retryTime  = 2 * time.Second  // between two tries to reach the browser
+
+	// A picture that comes sooner than this behind an acknowledgement may have been
+	// painted before the browser had that, and one that comes later is alone.
+	underWay = 250 * time.Millisecond
+	restTime = 300 * time.Millisecond // without a picture, after which a page is at rest
+	asked    = time.Second            // within which it paints what it was asked for, maybe twice
 )
 
 // The size of the screencast where no viewer says one, and at most.
@@ -80,10 +86,13 @@ type Relay struct {
 	cast    *cast
 	frame   *Frame // the newest of the cast that runs
 	seq     uint64
-	metas   []seen // of the newest frames, for inputs that were made on them
-	acks    []ack  // frames that are not acknowledged yet, oldest first
-	timing  bool   // somebody comes back to them
-	behind  bool   // there were several at once
+	metas   []seen      // of the newest frames, for inputs that were made on them
+	acks    []ack       // frames that are not acknowledged yet, oldest first
+	timing  bool        // somebody comes back to them
+	acked   time.Time   // when the browser was last told that a frame was taken
+	unsure  bool        // whether the newest frame is what the page came to rest with
+	rest    *time.Timer // asks for it
+	rested  time.Time   // when that was asked for last
 	state   State
 	lost    string // why there is no browser, as it was last tried
 	ended   string
@@ -117,6 +126,7 @@ type Stats struct {
 	Acks    uint64 `json:"acks"`
 	Shots   uint64 `json:"shots"` // screenshots that stood in for a frame
 	Casts   uint64 `json:"casts"` // screencasts that were started
+	Rests   uint64 `json:"rests"` // times that a page was made to paint what it had come to rest with
 }
 
 // New returns a Relay. Nothing is asked of the browser before somebody looks.

@@ -26,9 +26,8 @@ import (
 // stage is a browser that only casts: one tab whose frames come at a steady rate,
 // no more than three ahead of their acknowledgement, as Chromium does it.
 type stage struct {
-	t     testing.TB
-	dial  devtools.DialFunc
-	image string
+	t    testing.TB
+	dial devtools.DialFunc
 
 	mu      sync.Mutex
 	ws      *websocket.Conn
@@ -36,10 +35,11 @@ type stage struct {
 	sent    int64
 	acked   map[int64]bool
 	title   int
+	image   []byte // what the page looks like
 }
 
-func newStage(t testing.TB, size int) *stage {
-	s := &stage{t: t, acked: map[int64]bool{}, image: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, size))}
+func newStage(t testing.TB, image []byte) *stage {
+	s := &stage{t: t, acked: map[int64]bool{}, image: image}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -85,6 +85,10 @@ func (s *stage) serve(ctx context.Context, ws *websocket.Conn) {
 			}
 		case "Page.startScreencast":
 			s.casting = true
+			for id := range s.sent { // what was sent before counts no more
+				s.acked[id+1] = true
+			}
+			s.say("%s", s.capture())
 		case "Page.stopScreencast":
 			s.casting = false
 		case "Page.screencastFrameAck":
@@ -104,15 +108,23 @@ func (s *stage) serve(ctx context.Context, ws *websocket.Conn) {
 }
 
 // paint sends a frame, unless too many wait for their acknowledgement.
-func (s *stage) paint() bool {
+func (s *stage) paint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if frame := s.capture(); frame != "" {
+		s.say("%s", frame)
+	}
+}
+
+// capture makes a frame of what the page looks like, unless too many wait for their
+// acknowledgement. The lock is held.
+func (s *stage) capture() string {
 	if !s.casting || s.sent-int64(len(s.acked)) >= 3 {
-		return false
+		return ""
 	}
 	s.sent++
-	s.say(`{"method":"Page.screencastFrame","sessionId":"S1","params":{"data":%q,"sessionId":%d,"metadata":{"offsetTop":0,"pageScaleFactor":1,"deviceWidth":1280,"deviceHeight":633,"scrollOffsetX":0,"scrollOffsetY":0}}}`, s.image, s.sent)
-	return true
+	return fmt.Sprintf(`{"method":"Page.screencastFrame","sessionId":"S1","params":{"data":%q,"sessionId":%d,"metadata":{"offsetTop":0,"pageScaleFactor":1,"deviceWidth":1280,"deviceHeight":633,"scrollOffsetX":0,"scrollOffsetY":0}}}`,
+		base64.StdEncoding.EncodeToString(s.image), s.sent)
 }
 
 // rename is a change of state, which no viewer may miss.
@@ -132,7 +144,7 @@ func (s *stage) unacked() int64 {
 // TestRelay_slowViewers has a viewer that never reads, one that reads now and
 // then, and fifty of them, beside a good one.
 func TestRelay_slowViewers(t *testing.T) {
-	s := newStage(t, 100<<10)
+	s := newStage(t, bytes.Repeat([]byte{7}, 100<<10))
 	b := tabs.New(tabs.Options{Dial: s.dial})
 	defer b.Close()
 	lease := control.New()
@@ -275,5 +287,76 @@ func TestRelay_slowViewers(t *testing.T) {
 			t.Fatalf("%d frames are not acknowledged", s.unacked())
 		}
 		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// TestRelay_lastPicture has a browser whose frames come one by one while several are
+// on their way: what it paints last is dropped, and must be seen all the same.
+func TestRelay_lastPicture(t *testing.T) {
+	for name, view := range map[string]relay.View{"prompt": {ID: "prompt"}, "quiet": {ID: "quiet", Quiet: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, []byte{7})
+			b := tabs.New(tabs.Options{Dial: s.dial})
+			defer b.Close()
+			r := relay.New(relay.Options{Browser: b, Lease: control.New()})
+			defer r.End("")
+			if _, err := b.Active(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			v := r.Join(view)
+			defer v.Leave()
+			var shown atomic.Pointer[[]byte]
+			go func() {
+				for {
+					m, err := v.Next(t.Context())
+					if err != nil {
+						return
+					}
+					if m.Frame != nil {
+						shown.Store(&m.Frame.Image)
+					}
+				}
+			}()
+			within := func(what string, holds func() bool) {
+				t.Helper()
+				for limit := time.Now().Add(time.Minute); !holds(); <-time.After(5 * time.Millisecond) {
+					if time.Now().After(limit) {
+						t.Fatalf("it never happened: %s", what)
+					}
+				}
+			}
+			for round := range 3 {
+				within("all acknowledged", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.sent > 0 && s.sent == int64(len(s.acked)) })
+				s.mu.Lock()
+				var coming []string
+				for i := range 4 {
+					s.image = []byte{byte(round), byte(i)}
+					if frame := s.capture(); frame != "" {
+						coming = append(coming, frame)
+					}
+				}
+				last := s.image
+				s.mu.Unlock()
+				if len(coming) == 4 {
+					t.Fatal("the browser drops nothing")
+				}
+				for _, frame := range coming {
+					s.mu.Lock()
+					acked := len(s.acked)
+					s.say("%s", frame)
+					s.mu.Unlock()
+					within("an acknowledgement", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.acked) > acked })
+				}
+				within("the last picture", func() bool { seen := shown.Load(); return seen != nil && bytes.Equal(*seen, last) })
+			}
+			// It is at rest, and costs nothing.
+			<-time.After(500 * time.Millisecond)
+			rests := r.Stats().Rests
+			<-time.After(time.Second)
+			if now := r.Stats().Rests; now != rests || rests < 3 {
+				t.Errorf("a still page was made to paint %d times, and %d after that", rests, now-rests)
+			}
+		})
 	}
 }
