@@ -56,6 +56,9 @@ func (a *Agent) list(ctx context.Context, action Action) (Look, error) {
 			if t.Crashed {
 				mark += " [crashed]"
 			}
+			if t.Loading {
+				mark += " [loading]"
+			}
 			fmt.Fprintf(&w, "Tab %d%s: %s (%s)\n", t.Number, mark, t.Title, t.URL)
 		}
 	case Downloads:
