@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,10 +200,21 @@ func (s *Service) specOf(ctx context.Context, id, workspace string, spec sandbox
 			spec.Network.Allow = configured.Allow
 		}
 	}
-	if spec.Resources == nil && spec.Adopt == "" {
-		spec.Resources = s.o.Default.Spec.Resources
+	if spec.Adopt == "" {
+		spec.Resources = limits(s.o.Default.Spec.Resources, spec.Resources)
 	}
 	return spec, byPolicy, nil
+}
+
+// limits are those that are configured, but for what a session names: to lower one is
+// not to lift the others.
+func limits(configured, named map[string]string) map[string]string {
+	all := maps.Clone(configured)
+	if all == nil {
+		return named
+	}
+	maps.Copy(all, named)
+	return all
 }
 
 // fill takes from a template what a spec leaves out.

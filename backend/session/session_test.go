@@ -5,6 +5,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/glovebox-dev/glovebox/backend/llm"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/stream"
@@ -46,6 +48,27 @@ func TestLimit_fillsWhatTheGuestDoesNotSee(t *testing.T) {
 		if limit(&c.st, c.of); c.st.MemoryLimit != c.memory || c.st.PIDsLimit != c.process {
 			t.Errorf("%s: limits %d and %d, want %d and %d", name, c.st.MemoryLimit, c.st.PIDsLimit, c.memory, c.process)
 		}
+	}
+}
+
+// A session that names one limit keeps the others that are configured.
+func TestSpecOf_limits(t *testing.T) {
+	s := &Service{o: Options{Default: Defaults{Spec: sandbox.Spec{Resources: map[string]string{"memory": "4g", "pids": "100"}}}}}
+	for _, c := range []struct{ named, want map[string]string }{
+		{nil, map[string]string{"memory": "4g", "pids": "100"}},
+		{map[string]string{"cpus": "1"}, map[string]string{"memory": "4g", "pids": "100", "cpus": "1"}},
+		{map[string]string{"memory": "1g"}, map[string]string{"memory": "1g", "pids": "100"}},
+	} {
+		spec, _, err := s.specOf(t.Context(), "s1", "/srv/work", sandbox.Spec{Wall: sandbox.WallDocker, Resources: c.named})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, spec.Resources); diff != "" {
+			t.Errorf("limits of %v (-want +got):\n%s", c.named, diff)
+		}
+	}
+	if n := len(s.o.Default.Spec.Resources); n != 2 {
+		t.Errorf("the configuration has %d limits now", n)
 	}
 }
 
