@@ -47,7 +47,7 @@ func browserFault(ctx context.Context, err error) (Result, error) {
 	case errors.As(err, &held):
 		return unmade("%v. Until then, go on with what needs no browser, or wait with Bash (sleep) and try again.", err), nil
 	case errors.Is(err, execenv.ErrNoBrowser):
-		return unmade("There is no browser in this sandbox: %v. Nothing was done; go on without one, and say so where it matters.", err), nil
+		return unmade("There is no browser in this sandbox. Nothing was done; go on without one, and say so where it matters.\n%v.", err), nil
 	case errors.Is(err, execenv.ErrLost), errors.Is(err, execenv.ErrWorkdirGone):
 		return fault(ctx, err)
 	case errors.Is(err, execenv.ErrBrowser):
