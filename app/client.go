@@ -112,8 +112,20 @@ func (c *apiClient) dial(ctx context.Context, path string) (*websocket.Conn, err
 	return conn, nil
 }
 
-// errServerGone is how a connection ends without a last word.
-var errServerGone = errors.New("the server went away")
+// How a connection ends: without a last word, or with that of a server which is
+// told to end.
+var (
+	errServerGone  = errors.New("the server went away")
+	errServerStops = errors.New("the server is stopping")
+)
+
+// endOf returns how the server ended a connection that cannot be read any more.
+func endOf(err error) error {
+	if websocket.CloseStatus(err) == websocket.StatusGoingAway {
+		return errServerStops
+	}
+	return errServerGone
+}
 
 // errDone ends follow without an error.
 var errDone = errors.New("done")
@@ -139,7 +151,7 @@ func (c *apiClient) follow(ctx context.Context, id string, after int64, handle f
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return errServerGone
+			return endOf(err)
 		}
 		frames, err := framesOf(data)
 		if err != nil {

@@ -67,7 +67,7 @@ func (c *cli) make(ctx context.Context, client *apiClient, kind, image string) e
 		case err != nil && ctx.Err() != nil:
 			return cancelMake(ctx, client, kind, image)
 		case err != nil:
-			return errServerGone
+			return endOf(err)
 		}
 		var f httpapi.Frame
 		if err := json.Unmarshal(data, &f); err != nil {

@@ -161,6 +161,9 @@ func (c *cli) run(ctx context.Context, client *apiClient, f runFlags, goal strin
 		turn.onward = "; this session was not kept: run again, with --keep to go on from there"
 	}
 	err = client.follow(follow, id, 0, func(fr httpapi.Frame) error { return turn.frame(fr) })
+	if errors.Is(err, errServerGone) || errors.Is(err, errServerStops) {
+		return fmt.Errorf("%w; the turn goes on once glovebox serve runs again", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -68,3 +68,60 @@ func TestExec_serverKilled(t *testing.T) {
 	}
 	s.post(id, "release", httpapi.ReleaseRequest{})
 }
+
+// A server that is told to end says so to whoever follows it, and what becomes of
+// what runs: a person's command ends with it, a turn goes on with the next.
+func TestServerStops_saysSo(t *testing.T) {
+	t.Parallel()
+	have(t, sandbox.WallNamespace)
+	data := dataDir(t)
+	s := start(t, data)
+	id := s.place(sandbox.WallNamespace, workspace(t, 1000))
+	s.bash(id, "true")
+	follow := func(begun string, args ...string) (*exec.Cmd, *transcript) {
+		t.Helper()
+		said := &transcript{}
+		cmd := glovebox(append(args[:1:1], append([]string{"--data", data}, args[1:]...)...)...)
+		cmd.Stdout, cmd.Stderr = said, said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 3*moments, func() error {
+			if !strings.Contains(said.String(), begun) {
+				return fmt.Errorf("%s: %q has not come: %q", args[0], begun, said)
+			}
+			return nil
+		})
+		return cmd, said
+	}
+	model := scripted(t, call("Bash", map[string]any{"command": "echo turned; sleep 7272"}), say("done"))
+	run, ran := follow("\nturned\n", "run", "--wall", "namespace", "--model", model, "go")
+	second, _, _ := strings.Cut(strings.TrimPrefix(ran.String(), "session "), "\n")
+	logs, logged := follow("turned", "logs", "-f", second)
+	still, stilled := follow("begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
+	busy, busied := follow("y\n", "exec", id, "--", "yes")
+	s.terminate()
+	for _, c := range []struct {
+		cmd  *exec.Cmd
+		said *transcript
+		want string
+	}{
+		{run, ran, "glovebox: the server is stopping; the turn goes on once glovebox serve runs again\n"},
+		{logs, logged, "glovebox: the server is stopping\n"},
+		{still, stilled, "begun\nglovebox: the server is stopping, and stopped the command first: nothing of it runs any more\n"},
+		{busy, busied, "glovebox: the server is stopping, and stopped the command first: nothing of it runs any more\n"},
+	} {
+		err := c.cmd.Wait()
+		said := c.said.String()
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.HasSuffix(said, c.want) {
+			t.Errorf("%v ended with %v, printed %q at the end, want %q", c.cmd.Args[1:2], err, said[max(0, len(said)-300):], c.want)
+		}
+	}
+	s = start(t, data)
+	if r := s.bash(id, "ps"); strings.Contains(r.Text, "sleep") || strings.Contains(r.Text, "yes") {
+		t.Errorf("a command outlived the server that it was told to have ended with: %q", r.Text)
+	}
+	if r := s.bash(second, "ps"); !strings.Contains(r.Text, "sleep") {
+		t.Errorf("the turn's command does not go on: %q", r.Text)
+	}
+}

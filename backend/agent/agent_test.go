@@ -233,7 +233,7 @@ func TestRun_approvals(t *testing.T) {
 		}
 		run(t, t.Context(), j, opts(), agent.Done)
 		r := j.result(t, "c2")
-		if r.Status != task.CallDenied || !strings.Contains(r.Text, "not today") || runs != 0 {
+		if r.Status != task.CallDenied || !r.NotMade || !strings.Contains(r.Text, "not today") || runs != 0 {
 			t.Errorf("result = %+v after %d runs", r, runs)
 		}
 		if got := last[task.ToolCallDenied](t, j); got != (task.ToolCallDenied{CallID: "c2", Reason: "not today"}) {

@@ -70,7 +70,7 @@ func (t *turn) resolve(use llm.Use) (tools.Tool, string) {
 func (t *turn) refuse(ctx context.Context, use llm.Use, text string) error {
 	return t.append(ctx,
 		task.ToolCallStarted{CallID: use.ID, Tool: use.Name, Input: use.Input, Actor: task.ActorAgent},
-		task.ToolResultRecorded{CallID: use.ID, Tool: use.Name, Status: task.CallError, Text: clean(text)},
+		task.ToolResultRecorded{CallID: use.ID, Tool: use.Name, Status: task.CallError, NotMade: true, Text: clean(text)},
 		task.ToolCallFinished{CallID: use.ID})
 }
 
@@ -114,7 +114,7 @@ func (t *turn) deny(ctx context.Context, use llm.Use, reason string) error {
 	}
 	return t.append(ctx,
 		task.ToolCallDenied{CallID: use.ID, Reason: reason},
-		task.ToolResultRecorded{CallID: use.ID, Tool: use.Name, Status: task.CallDenied, Text: text})
+		task.ToolResultRecorded{CallID: use.ID, Tool: use.Name, Status: task.CallDenied, NotMade: true, Text: text})
 }
 
 // ended is a call that has run.

@@ -184,7 +184,7 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 	var abandoned []string
 	for _, use := range s.PendingUses() {
 		r := task.ToolResultRecorded{
-			CallID: use.ID, Tool: use.Name, Status: task.CallInterrupted,
+			CallID: use.ID, Tool: use.Name, Status: task.CallInterrupted, NotMade: true,
 			Text: "Not run: the turn was stopped before this call was made.",
 		}
 		c := s.Calls[use.ID]
@@ -196,7 +196,7 @@ func (t *turn) interrupt(ctx context.Context) (Outcome, error) {
 		}
 		if c != nil && c.Started != nil {
 			abandoned = append(abandoned, use.ID)
-			r.Status, r.Where = task.CallUnknown, c.Started.Where
+			r.Status, r.NotMade, r.Where = task.CallUnknown, false, c.Started.Where
 			r.Text = "Interrupted, outcome unknown: the turn was stopped before the sandbox could say how this call ended. It may still be running."
 			events = append(events, r, task.ToolCallFinished{CallID: use.ID})
 			continue

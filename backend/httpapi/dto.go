@@ -171,7 +171,8 @@ type ExecRequest struct {
 	Stdin bool     `json:"stdin"`
 }
 
-// ExecResult ends an exec socket.
+// ExecResult ends an exec socket. A command that the end of the server stopped has
+// both an outcome and an error.
 type ExecResult struct {
 	Outcome *execenv.Outcome `json:"outcome"`
 	Error   *ErrorBody       `json:"error"`

@@ -97,6 +97,7 @@ var faults = []struct {
 	{tabs.ErrUnreachable, http.StatusServiceUnavailable, "browser_failed"},
 	{store.ErrBusy, http.StatusServiceUnavailable, "store_busy"},
 	{errStopping, http.StatusServiceUnavailable, "stopping"},
+	{errStopped, http.StatusServiceUnavailable, "stopping"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timeout"},
 	{context.Canceled, 499, "cancelled"}, // the client has gone
 }
@@ -120,14 +121,24 @@ func describe(err error) (int, ErrorBody) {
 // errStopping answers a request that the end of the server broke off.
 var errStopping = errors.New("the server is stopping: start it again and look at what came of this before you ask anew")
 
+// errStopped is how a command ends that the end of the server has ended.
+var errStopped = errors.New("the server is stopping, and stopped the command first: nothing of it runs any more")
+
+// ended returns what an error of a request is due to: the end of the server, where
+// that broke it off.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errStopping) {
+		return errStopping
+	}
+	return err
+}
+
 // internal is all that a client learns of a fault of ours.
 var internal = ErrorBody{Code: "internal", Message: "something went wrong in the server; its log says what"}
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(r.Context()), errStopping) {
-		err = errStopping
-	}
+	err = ended(r.Context(), err)
 	status, body := describe(err)
 	if status == http.StatusInternalServerError {
 		s.o.Log.ErrorContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "err", err)

@@ -59,16 +59,16 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	c.SetReadLimit(1 << 20) // 256 long paths
-	ctx, cancel := s.o.Token.until(r.Context())
-	defer cancel()
+	ctx, talk, end := s.during(r)
+	defer end()
 
 	wants := make(chan Frame) // unbuffered: a window that talks faster than it is served waits
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		defer cancel()
+		defer end()
 		for {
-			_, data, err := c.Read(ctx)
+			_, data, err := c.Read(talk)
 			if err != nil {
 				return
 			}
@@ -88,8 +88,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if err != nil && !errors.Is(err, context.Canceled) && websocket.CloseStatus(err) == -1 {
 		s.o.Log.Debug("events socket", "err", err)
 	}
-	c.Close(websocket.StatusGoingAway, "")
-	cancel()
+	status := websocket.StatusInternalError
+	if errors.Is(context.Cause(ctx), errStopping) {
+		status = websocket.StatusGoingAway // which says that the server does
+	}
+	c.Close(status, "")
+	end()
 	<-read
 }
 
@@ -313,9 +317,6 @@ func (e *eventSocket) sendLive(ctx context.Context, l *stream.Listener) (sent in
 }
 
 func (e *eventSocket) sendError(ctx context.Context, id string, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	_, body := describe(err)
 	return e.send(ctx, Frame{Type: "error", SessionID: id, Error: &body})
 }
@@ -323,6 +324,9 @@ func (e *eventSocket) sendError(ctx context.Context, id string, err error) error
 // send sends frames in one message: a long log is many of them, and what a message
 // costs a browser is most of what it takes to show one.
 func (e *eventSocket) send(ctx context.Context, frames ...Frame) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // writing under it would close the connection before its last word
+	}
 	var message any = frames
 	if len(frames) == 1 {
 		message = frames[0]

@@ -14,7 +14,7 @@ import (
 )
 
 // exec runs one command of a person over a socket: see ExecRequest. A window
-// that goes away stops its command.
+// that goes away stops its command, as does the end of the server, which tells so.
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	c, release, err := s.accept(w, r)
 	if err != nil {
@@ -22,8 +22,8 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	c.SetReadLimit(1 << 20)
-	ctx, cancel := s.o.Token.until(r.Context())
-	defer cancel()
+	ctx, talk, end := s.during(r)
+	defer end()
 
 	_, data, err := c.Read(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	var req ExecRequest
 	if err := json.Unmarshal(data, &req); err != nil || len(req.Argv) == 0 {
-		s.endExec(ctx, c, nil, errBody)
+		s.endExec(talk, c, nil, errBody)
 		return
 	}
 	cmd := execenv.Command{Argv: req.Argv, Dir: req.Dir, Env: req.Env}
@@ -43,24 +43,29 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	go func() {
 		defer close(read)
-		if !feedExec(ctx, c, feed) {
-			cancel() // the client has gone
+		if !feedExec(talk, c, feed) {
+			end() // the client has gone
 		}
 	}()
 	out, err := s.o.Sessions.Exec(ctx, r.PathValue("id"), cmd, func(chunk execenv.Chunk) {
 		frame := append([]byte{byte(chunk.Stream)}, chunk.Data...)
-		if c.Write(ctx, websocket.MessageBinary, frame) != nil {
-			cancel()
+		if c.Write(talk, websocket.MessageBinary, frame) != nil {
+			end()
 		}
 	})
-	if err != nil {
-		s.endExec(ctx, c, nil, err)
-	} else {
-		s.endExec(ctx, c, &out, nil)
+	switch stopping := errors.Is(context.Cause(ctx), errStopping); {
+	case err != nil:
+		s.endExec(talk, c, nil, ended(ctx, err))
+	case !stopping || !out.Interrupted:
+		s.endExec(talk, c, &out, nil)
+	case out.Kill != nil && len(out.Kill.Left) == 0:
+		s.endExec(talk, c, &out, errStopped)
+	default:
+		s.endExec(talk, c, &out, errStopping)
 	}
 	stdin.Close()
 	c.Close(websocket.StatusNormalClosure, "")
-	cancel()
+	end()
 	<-read
 }
 

@@ -112,6 +112,30 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // without their client. What they have recorded is taken up at the next start.
 const lastWords = 3 * time.Second
 
+// lastWord is how long a socket that the end of the server breaks off may still
+// say that it ends; within lastWords.
+const lastWord = 2 * time.Second
+
+// during returns the contexts of a socket. Its work ends with the server; what it
+// is talked by, which the connection ends with, outlives that by a last word. A
+// change of the token ends both at once, as does end.
+func (s *Server) during(r *http.Request) (work, talk context.Context, end context.CancelFunc) {
+	talk, hangUp := s.o.Token.until(context.WithoutCancel(r.Context()))
+	work, cancel := context.WithCancelCause(talk)
+	stop := context.AfterFunc(r.Context(), func() {
+		cancel(context.Cause(r.Context()))
+		select {
+		case <-time.After(lastWord):
+			hangUp()
+		case <-talk.Done():
+		}
+	})
+	return work, talk, func() {
+		stop()
+		hangUp() // and the work with it
+	}
+}
+
 // setHosts fixes which Host values are ours: the loopback names with the port
 // that we listen on, the address itself unless that is every address, and the
 // configured ones.

@@ -229,11 +229,7 @@ func (m *Manager) clear(ctx context.Context, r *root, rows []sandbox.Record) err
 		}
 		for i := range rows {
 			if rows[i].Wall == wall && rows[i].State == sandbox.StateReleasing {
-				cond := sandbox.Condition{Value: sandbox.StateReleased, Source: "engine"}
-				if shared[rows[i].Ref.ID()] && !m.lent(wall) {
-					cond.Cause, cond.Source = causeShared, "ledger"
-				}
-				if err := m.write(ctx, r, &rows[i], cond, ""); err != nil {
+				if err := m.write(ctx, r, &rows[i], m.released(rows[i], shared), ""); err != nil {
 					return err
 				}
 			}
@@ -340,7 +336,7 @@ func (m *Manager) finish(ctx context.Context, r *root) error {
 			case sandbox.StateAllocating:
 				cond = sandbox.Condition{Value: sandbox.StateFailed, Cause: "interrupted while it was made", Source: "ledger"}
 			case sandbox.StateReleasing:
-				cond = sandbox.Condition{Value: sandbox.StateReleased, Source: "engine"}
+				cond = m.released(rows[i], shared)
 			default:
 				continue
 			}

@@ -97,6 +97,15 @@ func (m *Manager) heldElsewhere(ctx context.Context, rootTaskID string) (map[str
 	return ids, nil
 }
 
+// released returns what becomes of a sandbox that a root task has let go of, of
+// those that others hold.
+func (m *Manager) released(rec sandbox.Record, shared map[string]bool) sandbox.Condition {
+	if shared[rec.Ref.ID()] && !m.lent(rec.Wall) {
+		return sandbox.Condition{Value: sandbox.StateReleased, Cause: causeShared, Source: "ledger"}
+	}
+	return sandbox.Condition{Value: sandbox.StateReleased, Source: "engine"}
+}
+
 // lent reports whether what is behind a wall is there before and after us, shared
 // or not.
 func (m *Manager) lent(w sandbox.Wall) bool {

@@ -199,6 +199,41 @@ func TestShare_crashAnywhere(t *testing.T) {
 	}
 }
 
+// What others hold stays, and whoever lets go of it is told so: also where the
+// process that had begun to release it died.
+func TestShare_releasedSaysThatOthersHaveIt(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		w := newWorld()
+		host := w.host(-1)
+		m, o := newManager(t, host, false)
+		if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Allocate(t.Context(), "t2", shared("t1"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if crash {
+			host.mu.Lock()
+			host.steps = 1 // the row is releasing
+			host.mu.Unlock()
+		}
+		if err := m.Release(t.Context(), "t2", lifetime.Remove); (err != nil) != crash {
+			t.Fatalf("Release() = %v, want a crash: %v", err, crash)
+		}
+		if crash {
+			m.Close()
+			_, o = newManager(t, w.host(-1), true)
+		}
+		o.await(t, "t2 released others share it; it stays")
+		if got := w.records()[0]; got.RootTaskID != "t2" || got.State != sandbox.StateReleased || got.Cause != "others share it; it stays" {
+			t.Errorf("after a crash %v: the row of %s is %s, %q", crash, got.RootTaskID, got.State, got.Cause)
+		}
+		if len(w.there()) != 1 {
+			t.Errorf("after a crash %v: what t1 holds is gone", crash)
+		}
+	}
+}
+
 // One relay per sandbox: a second would take the first one's place, again and again.
 func TestShare_oneHoldsTheRelay(t *testing.T) {
 	w, r := newWorld(), newRelays()

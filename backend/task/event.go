@@ -272,6 +272,7 @@ type ToolResultRecorded struct {
 	Display  json.RawMessage   `json:"display"` // by tool; see package tools
 	Files    map[string]string `json:"files"`   // path to hash: what the agent now knows of them
 	Where    execenv.Where     `json:"where"`
+	NotMade  bool              `json:"not_made"` // nothing of the call has reached that place; false where that is not known
 	Duration time.Duration     `json:"duration"`
 }
 

@@ -90,7 +90,7 @@ func (t *Bash) Run(ctx context.Context, c Call) (Result, error) {
 	case strings.ContainsRune(p.Command, 0):
 		return invalid(errors.New("command: must not hold NUL bytes")), nil
 	case p.Background:
-		return refuse("run_in_background is not supported here. Run the command in the foreground with a timeout, or start it with \"command > out.log 2>&1 &\" and look at out.log later."), nil
+		return unmade("run_in_background is not supported here. Run the command in the foreground with a timeout, or start it with \"command > out.log 2>&1 &\" and look at out.log later."), nil
 	}
 	shell := "/bin/sh"
 	if s, ok := c.Env.(Sheller); ok && s.Shell() != "" {
@@ -101,7 +101,11 @@ func (t *Bash) Run(ctx context.Context, c Call) (Result, error) {
 		Timeout: time.Duration(p.Timeout) * time.Millisecond, Overflow: execenv.OverflowDrop,
 	}, c.Live)
 	if err != nil {
-		return fault(ctx, err)
+		r, err := fault(ctx, err)
+		// What ran and failed is no error, and what the end of its sandbox took along
+		// has an outcome beside it.
+		r.NotMade = (r.NotMade || r.Status == task.CallError) && !o.Interrupted
+		return r, err
 	}
 	return Result{Status: bashStatus(o), Text: bashText(p, o), Display: bashDisplay(p, o), Kill: o.Kill, Took: o.Duration}, nil
 }

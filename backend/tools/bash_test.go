@@ -2,12 +2,15 @@ package tools_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
+	"github.com/glovebox-dev/glovebox/backend/sandbox"
 	"github.com/glovebox-dev/glovebox/backend/task"
 	"github.com/glovebox-dev/glovebox/backend/tools"
 )
@@ -126,6 +129,7 @@ type endEnv struct {
 	execenv.Env
 
 	outcome execenv.Outcome
+	err     error
 	command execenv.Command
 	shell   string
 }
@@ -134,7 +138,7 @@ func (e *endEnv) Where() execenv.Where { return execenv.Where{Workdir: "/w"} }
 func (e *endEnv) Shell() string        { return e.shell }
 func (e *endEnv) Run(_ context.Context, c execenv.Command, _ func(execenv.Chunk)) (execenv.Outcome, error) {
 	e.command = c
-	return e.outcome, nil
+	return e.outcome, e.err
 }
 
 func TestBash_saysHowItEnded(t *testing.T) {
@@ -158,6 +162,38 @@ func TestBash_saysHowItEnded(t *testing.T) {
 				t.Errorf("text = %q, want it to hold %q", r.Text, c.want)
 			}
 		})
+	}
+}
+
+// The result says of a call that never reached its place that it was not made, and
+// only where that is known.
+func TestBash_saysWhetherItWasMade(t *testing.T) {
+	stopped := fmt.Errorf("the sandbox is stopped: %w: %w", execenv.ErrLost, sandbox.ErrStopped)
+	for name, c := range map[string]struct {
+		input   string
+		outcome execenv.Outcome
+		err     error
+		notMade bool
+	}{
+		"ran":                      {`{"command": "x"}`, execenv.Outcome{}, nil, false},
+		"failed":                   {`{"command": "x"}`, execenv.Outcome{ExitCode: 1}, nil, false},
+		"no command":               {`{"command": " "}`, execenv.Outcome{}, nil, true},
+		"in the background":        {`{"command": "x", "run_in_background": true}`, execenv.Outcome{}, nil, true},
+		"no workspace":             {`{"command": "x"}`, execenv.Outcome{}, execenv.ErrWorkdirGone, true},
+		"no program to run it":     {`{"command": "x"}`, execenv.Outcome{}, errors.New("no /bin/sh"), true},
+		"stopped before":           {`{"command": "x"}`, execenv.Outcome{}, stopped, true},
+		"stopped with its sandbox": {`{"command": "x"}`, execenv.Outcome{Interrupted: true}, stopped, false},
+		"lost":                     {`{"command": "x"}`, execenv.Outcome{}, execenv.ErrLost, false},
+		"outcome unknown":          {`{"command": "x"}`, execenv.Outcome{}, execenv.ErrOutcomeUnknown, false},
+	} {
+		r, err := tools.NewBash().Run(t.Context(), tools.Call{Env: &endEnv{outcome: c.outcome, err: c.err}, Input: []byte(c.input)})
+		if err != nil || r.NotMade != c.notMade {
+			t.Errorf("%s: not made %v, %v, want %v; text %q", name, r.NotMade, err, c.notMade, r.Text)
+		}
+		rec, err := r.Record("c", "Bash", execenv.Where{}, 0)
+		if err != nil || rec.NotMade != c.notMade {
+			t.Errorf("%s: the log says not made %v, %v", name, rec.NotMade, err)
+		}
 	}
 }
 

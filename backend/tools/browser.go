@@ -136,6 +136,7 @@ func (t *browserTool[P]) Run(ctx context.Context, c Call) (Result, error) {
 		display.Refused = refusedBy(err)
 		r, err := browserFault(ctx, err)
 		r.Display = display
+		r.NotMade = r.NotMade || display.Refused != ""
 		return r, err
 	}
 	text := act.window.of(look.Text)

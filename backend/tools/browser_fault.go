@@ -15,19 +15,20 @@ import (
 
 // noBrowser refuses a call where there is no browser.
 func noBrowser() Result {
-	return refuse("There is no browser in this session. Nothing was done; go on without one, and say so where it matters.")
+	return unmade("There is no browser in this session. Nothing was done; go on without one, and say so where it matters.")
 }
 
 // unopened turns the fault of a browser that could not be had into a Result:
 // nothing was done.
 func unopened(ctx context.Context, err error) (Result, error) {
+	tell := fault
 	switch {
-	case ctx.Err() != nil:
-		return browserFault(ctx, err)
-	case errors.Is(err, execenv.ErrNoBrowser), errors.Is(err, execenv.ErrBrowser), errors.Is(err, context.DeadlineExceeded):
-		return browserFault(ctx, err)
+	case ctx.Err() != nil, errors.Is(err, execenv.ErrNoBrowser), errors.Is(err, execenv.ErrBrowser), errors.Is(err, context.DeadlineExceeded):
+		tell = browserFault
 	}
-	return fault(ctx, err)
+	r, err := tell(ctx, err)
+	r.NotMade = true
+	return r, err
 }
 
 // browserFault turns a browser's error into a Result. Those errors end with what
@@ -44,13 +45,13 @@ func browserFault(ctx context.Context, err error) (Result, error) {
 			Text: "Interrupted: the turn was stopped while this call ran. It may or may not have had its effect; look at the page (browser_extract) before you go on.",
 		}, nil
 	case errors.As(err, &held):
-		return refuse("%v. Until then, go on with what needs no browser, or wait with Bash (sleep) and try again.", err), nil
+		return unmade("%v. Until then, go on with what needs no browser, or wait with Bash (sleep) and try again.", err), nil
 	case errors.Is(err, execenv.ErrNoBrowser):
-		return refuse("There is no browser in this sandbox: %v. Nothing was done; go on without one, and say so where it matters.", err), nil
+		return unmade("There is no browser in this sandbox. Nothing was done; go on without one, and say so where it matters.\n%v.", err), nil
 	case errors.Is(err, execenv.ErrLost), errors.Is(err, execenv.ErrWorkdirGone):
 		return fault(ctx, err)
 	case errors.Is(err, execenv.ErrBrowser):
-		return refuse("The browser of the sandbox does not run: %v. Nothing was done; the next call starts it again.", err), nil
+		return unmade("The browser of the sandbox does not run: %v. Nothing was done; the next call starts it again.", err), nil
 	case errors.Is(err, tabs.ErrBroken):
 		return Result{Status: task.CallUnknown, Text: sentence(err)}, nil
 	case errors.Is(err, browser.ErrTimeout), errors.Is(err, tabs.ErrStuck):

@@ -146,23 +146,25 @@ func TestBrowser_faultsAreTyped(t *testing.T) {
 		err    error
 		status task.CallStatus // "" when the error itself has to come back
 		want   string
+
+		notMade bool
 	}{
-		{execenv.ErrFenced, "", ""},
-		{&control.HeldError{Viewer: "ann"}, task.CallError, "a person has taken control of the browser"},
-		{control.ErrLook, task.CallError, "take a fresh look (browser_extract"},
-		{browser.ErrStale, task.CallError, "take a fresh look (browser_extract)"},
-		{&browser.CoveredError{What: "<a>", By: "<div#veil>"}, task.CallError, "<a> is covered by <div#veil>: close or move that first"},
-		{browser.ErrTimeout, task.CallTimeout, "look at the page and decide."},
-		{tabs.ErrStuck, task.CallTimeout, "reload it, navigate elsewhere, or switch to another tab"},
-		{tabs.ErrBroken, task.CallUnknown, "whether it took effect is not known; look at the page again"},
-		{tabs.ErrCrashed, task.CallError, "navigate to open a page again"},
-		{tabs.ErrForbidden, task.CallError, "opened at http://127.0.0.1:8000/"},
-		{&tabs.DialogError{Kind: "confirm", Text: "Sure?"}, task.CallError, `answer it with browser_dialog`},
-		{fmt.Errorf("%w: %w", tabs.ErrUnreachable, execenv.ErrNoBrowser), task.CallError, "There is no browser in this sandbox"},
-		{fmt.Errorf("%w: %w", tabs.ErrUnreachable, execenv.ErrBrowser), task.CallError, "the next call starts it again"},
-		{fmt.Errorf("%w: %w", tabs.ErrUnreachable, execenv.ErrLost), task.CallLost, "Sandbox lost"},
-		{context.DeadlineExceeded, task.CallTimeout, "did not answer in time"},
-		{errors.New("a page on fire \xff\nand more"), task.CallError, "a page on fire \uFFFD.\nand more"},
+		{execenv.ErrFenced, "", "", false},
+		{&control.HeldError{Viewer: "ann"}, task.CallError, "a person has taken control of the browser", true},
+		{control.ErrLook, task.CallError, "take a fresh look (browser_extract", true},
+		{browser.ErrStale, task.CallError, "take a fresh look (browser_extract)", false},
+		{&browser.CoveredError{What: "<a>", By: "<div#veil>"}, task.CallError, "<a> is covered by <div#veil>: close or move that first", false},
+		{browser.ErrTimeout, task.CallTimeout, "look at the page and decide.", false},
+		{tabs.ErrStuck, task.CallTimeout, "reload it, navigate elsewhere, or switch to another tab", false},
+		{tabs.ErrBroken, task.CallUnknown, "whether it took effect is not known; look at the page again", false},
+		{tabs.ErrCrashed, task.CallError, "navigate to open a page again", false},
+		{tabs.ErrForbidden, task.CallError, "opened at http://127.0.0.1:8000/", false},
+		{&tabs.DialogError{Kind: "confirm", Text: "Sure?"}, task.CallError, `answer it with browser_dialog`, false},
+		{fmt.Errorf("%w: %w", tabs.ErrUnreachable, execenv.ErrNoBrowser), task.CallError, "There is no browser in this sandbox", true},
+		{fmt.Errorf("%w: %w", tabs.ErrUnreachable, execenv.ErrBrowser), task.CallError, "the next call starts it again", true},
+		{fmt.Errorf("%w: %w", tabs.ErrUnreachable, execenv.ErrLost), task.CallLost, "Sandbox lost", false},
+		{context.DeadlineExceeded, task.CallTimeout, "did not answer in time", false},
+		{errors.New("a page on fire \xff\nand more"), task.CallError, "a page on fire \uFFFD.\nand more", false},
 	} {
 		for _, call := range []struct {
 			tool  string
@@ -176,7 +178,9 @@ func TestBrowser_faultsAreTyped(t *testing.T) {
 					}
 					return
 				}
-				s.want(c.status, call.tool, call.input, c.want)
+				if r := s.want(c.status, call.tool, call.input, c.want); r.NotMade != c.notMade {
+					t.Errorf("not made %v, want %v", r.NotMade, c.notMade)
+				}
 			})
 		}
 	}
@@ -194,7 +198,13 @@ func TestBrowser_thatCannotBeHad(t *testing.T) {
 		{execenv.ErrBrowser, "the next call starts it again"},
 	} {
 		s.open = func(context.Context) (browser.Backend, error) { return nil, fmt.Errorf("open: %w", c.err) }
-		s.refused("browser_click", in{"index": 1}, c.want)
+		if r := s.refused("browser_click", in{"index": 1}, c.want); !r.NotMade {
+			t.Errorf("%v: nothing says that the call was not made", c.err)
+		}
+	}
+	s.open = func(context.Context) (browser.Backend, error) { return nil, fmt.Errorf("open: %w", execenv.ErrLost) }
+	if r := s.want(task.CallLost, "browser_click", in{"index": 1}, "Sandbox lost"); !r.NotMade {
+		t.Error("in a lost sandbox: nothing says that the call was not made")
 	}
 	s.open = func(context.Context) (browser.Backend, error) { return nil, execenv.ErrUnreachable }
 	if _, err := s.attempt(t.Context(), "browser_click", in{"index": 1}); !errors.Is(err, execenv.ErrUnreachable) {

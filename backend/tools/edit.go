@@ -65,7 +65,7 @@ func (t *Edit) Run(ctx context.Context, c Call) (Result, error) {
 	name := c.abs(p.FilePath)
 	hash, known := c.known(name)
 	if !known {
-		return refuse("%s was not read yet. Read it first, then edit.", name), nil
+		return unmade("%s was not read yet. Read it first, then edit.", name), nil
 	}
 	r, err := c.Env.EditFile(ctx, execenv.EditRequest{
 		Call: c.effect(), Path: name, Old: p.OldString, New: p.NewString, ReplaceAll: p.ReplaceAll,

@@ -10,13 +10,20 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
 
-// refuse returns the Result of a call that was not made.
+// unmade returns the Result of a call that was not made.
+func unmade(format string, args ...any) Result {
+	r := refuse(format, args...)
+	r.NotMade = true
+	return r
+}
+
+// refuse returns the Result of a call that its place did not carry out.
 func refuse(format string, args ...any) Result {
 	return Result{Status: task.CallError, Text: clean(fmt.Sprintf(format, args...))}
 }
 
 // invalid returns the Result of arguments that decode refused.
-func invalid(err error) Result { return refuse("Invalid input: %v.", err) }
+func invalid(err error) Result { return unmade("Invalid input: %v.", err) }
 
 // fault turns an Env's error into a Result. The errors that say nothing of the
 // call itself stay errors: see Tool.
@@ -30,17 +37,17 @@ func fault(ctx context.Context, err error) (Result, error) {
 	case errors.Is(err, execenv.ErrUnreachable):
 		return Result{}, err
 	case errors.Is(err, execenv.ErrLost) && errors.Is(err, sandbox.ErrStopped):
-		return Result{Status: task.CallLost, Text: clean(fmt.Sprintf("Sandbox not running: %v. Nothing was done.", err))}, nil
+		return Result{Status: task.CallLost, NotMade: true, Text: clean(fmt.Sprintf("Sandbox not running: %v. Nothing was done.", err))}, nil
 	case errors.Is(err, execenv.ErrLost):
 		return Result{Status: task.CallLost, Text: clean(fmt.Sprintf("Sandbox lost: %v. What was inside it, apart from the workspace, is gone.", err))}, nil
 	case errors.Is(err, execenv.ErrOutcomeUnknown):
 		return Result{Status: task.CallUnknown, Text: "Outcome unknown: the sandbox stopped while this call ran, so it may or may not have had its effect. It was not repeated; look at the state of things before you try again."}, nil
 	case errors.Is(err, execenv.ErrWorkdirGone):
-		return refuse("Workspace missing: %v. Nothing was done; calls work again once the directory is back and its sandbox, if it has one, has been stopped and started.", err), nil
+		return unmade("Workspace missing: %v. Nothing was done; calls work again once the directory is back and its sandbox, if it has one, has been stopped and started.", err), nil
 	case errors.Is(err, execenv.ErrEscape):
 		return refuse("%v. Only paths inside the workspace are allowed here.", err), nil
 	case errors.Is(err, execenv.ErrBusy):
-		return refuse("%v: try again when other calls have ended.", err), nil
+		return unmade("%v: try again when other calls have ended.", err), nil
 	case errors.As(err, &p):
 		return refuse("%v.", p), nil
 	}

@@ -18,7 +18,7 @@ func (r Result) Record(callID, tool string, where execenv.Where, took time.Durat
 	}
 	rec := task.ToolResultRecorded{
 		CallID: callID, Tool: tool, Status: r.Status, Text: strings.ToValidUTF8(r.Text, "\uFFFD"), Images: r.Images,
-		Files: r.Files, Where: where, Duration: took,
+		Files: r.Files, Where: where, NotMade: r.NotMade, Duration: took,
 	}
 	if r.Display == nil {
 		return rec, nil

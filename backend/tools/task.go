@@ -98,5 +98,5 @@ func (t *Task) Subtask(input json.RawMessage) (Subtask, error) {
 
 // Run implements Tool. A call that comes here has nobody who would carry it out.
 func (t *Task) Run(context.Context, Call) (Result, error) {
-	return refuse("There are no subagents here. Do the work yourself."), nil
+	return unmade("There are no subagents here. Do the work yourself."), nil
 }

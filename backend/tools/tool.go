@@ -104,6 +104,7 @@ func (c Call) reader() reader {
 // Result is how a call ended. Text and display strings are valid UTF-8.
 type Result struct {
 	Status  task.CallStatus
+	NotMade bool                // nothing of the call has reached its place; false where that is not known
 	Text    string              // for the model
 	Images  []llm.Image         // for a model that can see
 	Display any                 // for the screen: the tool's display struct, or nil

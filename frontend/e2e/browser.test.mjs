@@ -571,7 +571,9 @@ test("where there is no picture it says why, and what helps", { skip }, async ()
   await button("Start").click();
   await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s3/start"), "the command");
   await panel().getByText("No browser in this sandbox").waitFor();
-  await panel().getByText("there is no Chromium in this image").waitFor();
+  await panel().getByText("there is no Chromium in this image", { exact: true }).waitFor();
+  const looked = await panel().getByText(/^looked for chromium, /).boundingBox();
+  assert.ok(looked.height < 24, `where it was looked for takes ${looked.height} px`);
   const words = await panel().getByText(/^The standard image is not here yet/).boundingBox();
   assert.ok(words.width > 200, `its words have ${words.width} px`);
   await panel().getByRole("button", { name: "Build the standard image" }).click();

@@ -18,7 +18,7 @@ export class MockBrowser {
     this.session = session;
     this.state = { s1: "running", s2: "stopped" }[session.id] ?? "none";
     this.live = true;
-    this.error = this.state === "none" ? "there is no Chromium in this image" : "";
+    this.error = this.state === "none" ? "there is no Chromium in this image\nlooked for chromium, google-chrome-stable, headless-shell on the PATH, and in /opt/google/chrome, /ms-playwright" : "";
     this.views = new Set();
     this.tabs = [tab({}), tab({ number: 2, url: "https://tickets.example/timetable", title: "Timetable", active: false, opener: 1 })];
     this.control = { look: false };

@@ -137,7 +137,7 @@ function call(tool, input, display, result = {}) {
   const where = { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" };
   server.tell("s1", "ToolCallStarted", { call_id, tool, input, actor: "agent", where });
   server.tell("s1", "ToolResultRecorded", {
-    call_id, tool, status: "ok", text: "", images: null, files: null, where, duration: 4e7, ...result,
+    call_id, tool, status: "ok", text: "", images: null, files: null, where, not_made: false, duration: 4e7, ...result,
     display: { action: tool.slice(8), target: "", url: tab.url, title: tab.title, tab: 1, notices: null, elements: 0, snapshot: "", secret: false, refused: "", picture: null, box: null, tabs: null, downloads: null, console: null, ...display },
   });
 }
@@ -169,11 +169,15 @@ test("a call that was not made ran nowhere, and is in no recording", { skip }, a
   const where = { wall: "docker", sandbox_id: "3f2a9c", workdir: "/workspace", boot: "b1" };
   for (const [tool, input, text] of [["Bash", {}, "Invalid input: command: must not be empty."], ["browser_hover", {}, "Invalid input: index: is missing."]]) {
     server.tell("s1", "ToolCallStarted", { call_id: tool, tool, input, actor: "agent", where });
-    server.tell("s1", "ToolResultRecorded", { call_id: tool, tool, status: "error", text, images: null, display: null, files: null, where, duration: 1e5 });
+    server.tell("s1", "ToolResultRecorded", { call_id: tool, tool, status: "error", text, images: null, display: null, files: null, where, not_made: true, duration: 1e5 });
     await card(tool).getByText(text).waitFor();
     await card(tool).getByRole("link", { name: /ago/ }).waitFor();
     assert.equal(await card(tool).getByText(/Ran in|3f2a9c|In the recording/).count(), 0, tool);
   }
+  call("browser_back", {}, {}, { status: "lost", text: "Sandbox not running: the sandbox is stopped. Nothing was done.", not_made: true });
+  await card("browser_back").getByText("Nothing was done").waitFor();
+  await card("browser_back").getByRole("link", { name: /ago/ }).waitFor();
+  assert.equal(await card("browser_back").getByText(/Ran in|3f2a9c|In the recording|while this ran/).count(), 0, "lost");
 });
 
 test("a card says what was done in the browser, shows it, and what the page did meanwhile", { skip }, async () => {
@@ -210,7 +214,7 @@ test("a card says what was done in the browser, shows it, and what the page did 
 
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "taken", until: new Date(Date.now() + 300_000).toISOString() });
   await log.getByText(/A person took control of the browser for [45] min/).waitFor();
-  call("browser_click", { index: 5 }, { refused: "held" }, { status: "error", text: "a person has taken control of the browser" });
+  call("browser_click", { index: 5 }, { refused: "held" }, { status: "error", text: "a person has taken control of the browser", not_made: true });
   await card("browser_click").getByText("Not done: a person had control of the browser.").waitFor();
   assert.equal(await card("browser_click").getByText(/Ran in|3f2a9c|In the recording/).count(), 0, "it was not made");
   server.tell("s1", "BrowserControlChanged", { viewer: "person", cause: "given_back" });

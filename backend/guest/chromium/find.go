@@ -32,15 +32,27 @@ var places = []string{
 	"/ms-playwright/chromium_headless_shell-*/chrome-linux*/headless_shell",
 }
 
-// NotFoundError says that there is no browser, and where one was looked for. It
-// is execenv.ErrNoBrowser.
+// NotFoundError says that there is no browser, what to do, and on a line of its
+// own where one was looked for. It is execenv.ErrNoBrowser.
 type NotFoundError struct {
 	Looked []string // names on the PATH, and files
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("%v: looked for %s; choose an image that has Chromium (glovebox image build makes one) or install it there; "+
-		"behind the namespace wall install Chromium on this machine", execenv.ErrNoBrowser, strings.Join(e.Looked, ", "))
+	var names, dirs []string
+	for _, file := range e.Looked {
+		if !strings.Contains(file, "/") {
+			names = append(names, file)
+			continue
+		}
+		before, _, _ := strings.Cut(file, "*")
+		if dir := filepath.Dir(before); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return fmt.Sprintf("%v: choose an image that has Chromium (glovebox image build makes one), or install it there; "+
+		"behind the namespace wall install Chromium on this machine\nlooked for %s on the PATH, and in %s",
+		execenv.ErrNoBrowser, strings.Join(names, ", "), strings.Join(dirs, ", "))
 }
 
 func (e *NotFoundError) Unwrap() error { return execenv.ErrNoBrowser }

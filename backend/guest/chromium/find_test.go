@@ -66,6 +66,13 @@ func TestFind(t *testing.T) {
 	if !errors.As(err, &missing) || !errors.Is(err, execenv.ErrNoBrowser) || !slices.Contains(missing.Looked, "google-chrome-stable") {
 		t.Fatalf("where there is none: %v", err)
 	}
+	advice, list, _ := strings.Cut(err.Error(), "\n")
+	if !strings.Contains(advice, "glovebox image build") || strings.Contains(advice, "/") {
+		t.Errorf("it does not begin with what to do: %q", advice)
+	}
+	if want := "looked for " + strings.Join(names, ", ") + " on the PATH, and in /opt/google/chrome, /headless-shell, /ms-playwright, /root/.cache/ms-playwright"; list != want {
+		t.Errorf("then %q, want %q", list, want)
+	}
 	for i, place := range missing.Looked {
 		if slices.Contains(missing.Looked[:i], place) {
 			t.Errorf("looked for %s twice", place)

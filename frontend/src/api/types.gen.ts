@@ -1198,6 +1198,7 @@ export interface ToolResultRecorded {
   display: unknown;
   files: Record<string, string> | null;
   where: Where;
+  not_made: boolean;
   duration: number;
 }
 

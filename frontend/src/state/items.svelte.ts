@@ -20,7 +20,7 @@ interface Facts {
   /** answer is what the person said, once they did. */
   answer: { text: string; declined: boolean } | null;
   startedAt: string;
-  /** made is false for a call that was denied or refused: it ran nowhere. */
+  /** made is false for a call that is known to have run nowhere: one that was denied or refused, or whose sandbox or browser was not to be had. */
   made: boolean;
   /** subtask is what the call has handed its work to; null for one that does its own. */
   subtask: Subtask | null;

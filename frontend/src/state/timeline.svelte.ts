@@ -1,7 +1,6 @@
 import { payload, type Known } from "../api/payload";
 import type {
   BashDisplay,
-  BrowserDisplay,
   BrowserControlChanged,
   ErrorKind,
   Event,
@@ -222,7 +221,7 @@ export class Timeline {
       images: body.images ?? [],
       display: body.display,
       where: placed(body.where) ?? call.where,
-      made: wasMade(body),
+      made: !body.not_made,
       took: body.duration,
     });
     const total = body.display as Partial<BashDisplay> | null;
@@ -419,16 +418,6 @@ const retryCauses: Partial<Record<ErrorKind, string>> = {
 };
 
 type MessagesBody = Extract<Known, { kind: "MessagesAppended" }>["body"]["messages"];
-
-/** wasMade says that a call got as far as to run. */
-function wasMade({ tool, status, text, display }: ToolResultRecorded): boolean {
-  if (status === "denied") return false;
-  if (status !== "error") return true;
-  if (display !== null) return !(display as Partial<BrowserDisplay>).refused;
-  // A command and an act in the browser have something to show once they began. What another tool refuses to begin with is its input.
-  const shows = tool === "Bash" || tool.startsWith("browser_");
-  return !shows && !text.startsWith("Invalid input: ");
-}
 
 /** placed returns where a call ran; what is none of the sandbox's calls ran nowhere. */
 function placed(w: Where | null): Where | null {
