@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, quickly, skip } from "./browser.mjs";
+import { audit, browse, note, quickly, skip, until } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -78,6 +78,54 @@ test("an approval is answered in place", { skip }, async () => {
   await page.keyboard.press("Enter");
   await page.getByText("Not run: not today").waitFor();
   assert.deepEqual(server.posts, [{ path: "/api/v1/sessions/s2/approvals/ask1", body: { allow: false, reason: "not today" } }]);
+});
+
+test("what was typed and not sent is there again when one comes back, and goes when it was sent", { skip }, async () => {
+  await open("Upgrade the linter");
+  const nav = page.getByRole("navigation", { name: "Sessions" });
+  const message = page.getByLabel("Message to the agent");
+  const reason = page.getByLabel("Reason");
+  const answer = page.getByRole("textbox", { name: "Your answer" });
+  /** away looks at another session, and at none, and comes back. */
+  const away = async () => {
+    await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
+    await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
+    await quickly(page, "g", "h");
+    await message.waitFor({ state: "detached" });
+    await nav.getByRole("link", { name: "Upgrade the linter" }).click();
+    await page.getByRole("heading", { name: "Upgrade the linter" }).waitFor();
+  };
+  const has = (field, text) => until(async () => (await field.inputValue()) === text, `the field has ${text || "nothing"}`);
+  await page.getByRole("button", { name: "Deny…" }).click();
+  await reason.fill("not tod");
+  server.tell("s2", "UserQuestionRequested", { call_id: "q1", tool: "AskUser", question: { kind: "question", text: "Why?", options: null, reason: "" } });
+  await answer.fill("for");
+  await message.fill("go");
+  await away();
+  await has(reason, "not tod");
+  await has(answer, "for");
+  await has(message, "go");
+  assert.equal(await reason.evaluate((e) => document.activeElement === e), false, "what was begun before takes no focus");
+
+  await reason.fill("not today");
+  await page.keyboard.press("Enter");
+  await page.getByText("Not run: not today").waitFor();
+  await answer.press("Enter");
+  await page.getByText("You answered: for").waitFor();
+  let held;
+  await page.route("**/api/v1/sessions/s2/messages", (route) => (held = route));
+  await message.press("Control+Enter");
+  await until(() => held, "the message is on its way");
+  await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
+  await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
+  await message.fill("another");
+  await Promise.all([page.waitForResponse("**/api/v1/sessions/s2/messages"), held.continue()]);
+  await nav.getByRole("link", { name: "Upgrade the linter" }).click();
+  await page.getByRole("article", { name: "You" }).getByText("go", { exact: true }).waitFor();
+  await has(message, "");
+  await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
+  await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
+  await has(message, "another");
 });
 
 test("a question is answered in place: by an option's key, in words, and by hand", { skip }, async () => {
