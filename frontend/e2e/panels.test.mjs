@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import { audit, browse, skip, until } from "./browser.mjs";
+import { stamp } from "./clock.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -192,11 +193,27 @@ test("several terminals: new, too many, close with a question, ended", { skip },
   await until(() => server.place("s1").shells.size === 4, "a new one");
 });
 
-test("a stopped sandbox offers to be started", { skip }, async () => {
-  await open("s3/terminal");
-  await page.getByText("The sandbox is stopped").waitFor();
-  await page.locator("#panel-terminal").getByRole("button", { name: "Start" }).click();
-  await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s3/start"), "the command");
+test("where the sandbox is not up, each panel says so and offers what brings it back", { skip }, async () => {
+  for (const at of ["terminal", "files", "browser"]) {
+    await open(`s3/${at}`);
+    const panel = page.locator(`#panel-${at}`);
+    for (const { value, cause, says, act, verb } of [
+      { value: "stopped", cause: "out of memory", says: "The sandbox is stopped", act: "Start", verb: "start" },
+      { value: "paused", cause: "", says: "The sandbox is paused", act: "Unpause", verb: "unpause" },
+      { value: "unreachable", cause: "engine not answering", says: "The sandbox does not answer", act: "Attach", verb: "attach" },
+      { value: "lost", cause: "removed", says: "The sandbox is lost", act: "Re-provision", verb: "reprovision" },
+    ]) {
+      server.change("s3", { sandbox: { value, cause, observed_at: stamp(), source: "engine" } });
+      await panel.getByText(says).waitFor();
+      await panel.getByRole("button", { name: act, exact: true }).click();
+      await until(() => server.posts.at(-1)?.path === `/api/v1/sessions/s3/${verb}`, `${verb} in the panel "${at}"`);
+      await panel.getByText(says).waitFor({ state: "detached" });
+    }
+    server.change("s3", { adopted: true, sandbox: { value: "lost", cause: "removed", observed_at: stamp(), source: "engine" } });
+    await panel.getByText("Somebody removed it.").waitFor();
+    await panel.getByRole("button", { name: "New session", exact: true }).waitFor();
+    server.change("s3", { adopted: false });
+  }
 });
 
 test("files: the tree by keyboard, a text, and what changes under it", { skip }, async () => {
