@@ -1,55 +1,24 @@
 // The dock's panels, in a real browser under the content security policy:
 //   npm run build && node --test e2e/panels.test.mjs
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip, until } from "./browser.mjs";
+import { beforeEach, test } from "node:test";
+import { audit, skip, until } from "./browser.mjs";
+import { page, serve, server, show, view } from "./canned.mjs";
 import { stamp } from "./clock.mjs";
-import { start, TOKEN } from "./mock.mjs";
 
-const browser = browse();
-
-let server;
-let page;
-let faults;
-
-async function fresh(options = {}) {
-  const context = await browser().newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
-  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  await context.addInitScript(() => {
-    window.violations = [];
-    document.addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
-  });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("pageerror", (e) => faults.push(String(e)));
-}
+const fresh = (settings = {}) => view({ viewport: { width: 1280, height: 800 }, ...settings });
 
 beforeEach(async () => {
   if (skip) return;
-  server = await start();
-  faults = [];
+  await serve();
   await fresh();
 });
-afterEach(async () => {
-  if (skip) return;
-  const violations = await page.evaluate(() => window.violations);
-  await page.context().close();
-  await server.close();
-  assert.deepEqual(violations, [], "the content security policy was not broken");
-  assert.deepEqual(faults, []);
-});
-
-async function open(where) {
-  await page.goto(`${server.url}#token=${TOKEN}`);
-  await page.locator("nav").first().waitFor({ state: "attached" });
-  await page.goto(`${server.url}#/s/${where}`);
-}
 
 const shell = () => [...server.place("s1").shells.values()].at(-1);
 const screen = () => page.locator(".xterm-rows").last();
 
 async function openTerminal() {
-  await open("s1/terminal");
+  await show("#/s/s1/terminal");
   await page.getByRole("button", { name: "Open a terminal", exact: true }).click();
   await screen().getByText("kim@sandbox").first().waitFor();
 }
@@ -195,7 +164,7 @@ test("several terminals: new, too many, close with a question, ended", { skip },
 
 test("where the sandbox is not up, each panel says so and offers what brings it back", { skip }, async () => {
   for (const at of ["terminal", "files", "browser"]) {
-    await open(`s3/${at}`);
+    await show(`#/s/s3/${at}`);
     const panel = page.locator(`#panel-${at}`);
     for (const { value, cause, says, act, verb } of [
       { value: "stopped", cause: "out of memory", says: "The sandbox is stopped", act: "Start", verb: "start" },
@@ -217,7 +186,7 @@ test("where the sandbox is not up, each panel says so and offers what brings it 
 });
 
 test("files: the tree by keyboard, a text, and what changes under it", { skip }, async () => {
-  await open("s1/files");
+  await show("#/s/s1/files");
   const tree = page.getByRole("tree");
   await tree.getByRole("treeitem", { name: "cmd", exact: true }).focus();
   await page.keyboard.press("i"); // the name that begins with it
@@ -247,17 +216,17 @@ test("files: the tree by keyboard, a text, and what changes under it", { skip },
 });
 
 test("files: pictures, bytes, cut ones, refused ones, names that lie", { skip }, async () => {
-  await open("s1/files//workspace/logo.png");
+  await show("#/s/s1/files//workspace/logo.png");
   await page.getByText("10 × 10").waitFor();
-  await open("s1/files//workspace/core");
+  await show("#/s/s1/files//workspace/core");
   const saved = page.waitForEvent("download");
   await page.locator(".notice").getByRole("button", { name: "Download" }).click();
   assert.equal((await saved).suggestedFilename(), "core");
-  await open("s1/files//workspace/build.log");
+  await show("#/s/s1/files//workspace/build.log");
   await page.getByText(/Only the first .* are shown/).waitFor();
-  await open("s1/files//workspace/gone.txt");
+  await show("#/s/s1/files//workspace/gone.txt");
   await page.getByText("It is not there").waitFor();
-  await open("s1/files");
+  await show("#/s/s1/files");
   await page.getByRole("treeitem", { name: "secret", exact: true }).click();
   await page.getByText("permission denied").waitFor();
   await page.getByRole("treeitem", { name: /evil.U\+202E.gnp\.exe/ }).waitFor();
@@ -269,7 +238,7 @@ test("files: pictures, bytes, cut ones, refused ones, names that lie", { skip },
 });
 
 test("the container's card: only what makes sense can be done, and the rest says why", { skip }, async () => {
-  await open("s1/container");
+  await show("#/s/s1/container");
   const panel = page.locator("#panel-container");
   await panel.getByRole("meter", { name: "Memory" }).waitFor();
   await panel.getByText(/^\d\.\d\d of 2 cores/).waitFor(); // two readings
@@ -289,33 +258,32 @@ test("the container's card: only what makes sense can be done, and the rest says
 });
 
 test("the isolation chip asks both sides", { skip }, async () => {
-  await open("s1");
+  await show("#/s/s1");
   await page.getByRole("button", { name: /isolated/ }).click();
   const dialog = page.getByRole("dialog");
   assert.match(await dialog.locator(".sum").innerText(), /^5 of 7 differ\. The kernel is shared by all walls of this machine\. Asked at /);
   await dialog.getByRole("row", { name: /Host name workbench 3f2a9c01d4e7 its own names/ }).waitFor();
   await clean("dialog");
   await page.keyboard.press("Escape");
-  await open("s4");
+  await show("#/s/s4");
   await page.getByRole("button", { name: "no wall" }).click();
   await dialog.getByText("Nothing is kept apart").waitFor();
 });
 
 for (const colorScheme of ["light", "dark"]) {
   test(`axe finds nothing serious in the ${colorScheme} panels`, { skip }, async () => {
-    await page.context().close();
     await fresh({ colorScheme, bypassCSP: true }); // axe itself adds styles
-    await open("s1/container");
+    await show("#/s/s1/container");
     await page.locator("#panel-container").getByRole("meter", { name: "Memory" }).waitFor();
     await page.getByText("By hand, without Glovebox").click();
     await clean("#panel-container");
     await openTerminal();
     await page.keyboard.type("ls\n");
     await clean("#panel-terminal");
-    await open("s1/files");
+    await show("#/s/s1/files");
     await page.getByRole("treeitem", { name: "internal", exact: true }).click();
     await clean("#panel-files");
-    await open("s1/files//workspace/internal/lexer/lexer.go");
+    await show("#/s/s1/files//workspace/internal/lexer/lexer.go");
     await page.getByRole("textbox", { name: "Text of lexer.go" }).waitFor();
     await clean("#panel-files");
   });
