@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/asked.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { quickly, skip, until } from "./browser.mjs";
+import { becomes, quickly, skip, until } from "./browser.mjs";
 import { agents, button, canned, look, panel, place, take } from "./browserpanel.mjs";
 import { page, server } from "./canned.mjs";
 import { stamp } from "./clock.mjs";
@@ -17,7 +17,7 @@ test("a dialog of the page is answered in its place, and shows itself to who loo
   await dialog.getByRole("button", { name: "Take control to answer" }).click();
   await dialog.getByRole("button", { name: "OK" }).waitFor();
   const answer = dialog.getByRole("textbox", { name: "Answer" });
-  assert.equal(await answer.inputValue(), "4711");
+  await becomes(() => answer.inputValue(), "4711");
   await answer.fill("4712");
   canned().tell({}, { kind: "tab_opened", text: "news of another tab" });
   await panel().locator(".news").getByText("news of another tab").waitFor();

@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/browser.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, quickly, skip, until } from "./browser.mjs";
+import { audit, becomes, quickly, skip, until } from "./browser.mjs";
 import { button, canned, drawn, fresh, look, panel, place, take } from "./browserpanel.mjs";
 import { page, server, show } from "./canned.mjs";
 import { stamp } from "./clock.mjs";
@@ -10,7 +10,7 @@ import { stamp } from "./clock.mjs";
 test("a live picture, its tabs and its address; each picture is asked for when the last one is drawn", { skip }, async () => {
   await look();
   await panel().getByRole("tab", { name: "Harbour Tickets: sign in" }).waitFor();
-  assert.equal(await panel().getByRole("textbox", { name: "Address" }).inputValue(), "https://tickets.example/sign-in");
+  await becomes(() => panel().getByRole("textbox", { name: "Address" }).inputValue(), "https://tickets.example/sign-in");
   const stop = canned().play(20);
   await panel().getByText(/\d fps · \d+ ms/).waitFor();
   stop();
@@ -63,7 +63,7 @@ test("a lost connection dims the picture and comes back, with the control that t
 
 test("nobody looks at what is hidden, and it costs nothing; who has control keeps it", { skip }, async () => {
   await look();
-  assert.equal(canned().views.size, 1);
+  await becomes(() => canned().views.size, 1);
   await quickly(page, "v", "f");
   await until(() => canned().views.size === 0, "the view is closed");
   await quickly(page, "v", "b");

@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, quickly, skip, until } from "./browser.mjs";
+import { audit, becomes, browse, note, quickly, skip, until } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -64,7 +64,7 @@ test("live output and text show, and give way to what is durable", { skip }, asy
     display: { command: "go test", description: "", exit_code: 0, signal: 0, timed_out: false, interrupted: false, out_of_memory: false, stdout: "durable", stderr: "", stdout_total: 7, stderr_total: 0, dropped: 0, background: null, kill: null, duration_ms: 4000 },
   });
   await log.getByText("durable").waitFor();
-  assert.equal(await log.getByText("red", { exact: true }).count(), 0);
+  await log.getByText("red", { exact: true }).waitFor({ state: "detached" });
   server.live({ session_id: "s1", kind: "text", offset: 0, end: 7, data: "I say: " });
   server.live({ session_id: "s1", kind: "text", offset: 7, end: 40, data: "<img src=x onerror=alert(1)>" });
   await log.getByText("I say: <img src=x onerror=alert(1)>").waitFor();
@@ -212,7 +212,7 @@ test("a lost connection says so, and goes on where it was", { skip }, async () =
   server.dropAll();
   server.tell("s2", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: "said meanwhile" }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
   await page.getByText("said meanwhile").waitFor();
-  assert.equal(await page.locator("[data-id]").count(), before + 1);
+  await becomes(() => page.locator("[data-id]").count(), before + 1);
 });
 
 test("the container is read again and again, over one connection", { skip }, async () => {
@@ -230,16 +230,17 @@ test("a message is sent by Ctrl+Enter", { skip }, async () => {
   await page.getByLabel("Message to the agent").fill("go on");
   await page.keyboard.press("Control+Enter");
   await page.getByRole("article", { name: "You" }).getByText("go on").waitFor();
-  assert.equal(await page.getByLabel("Message to the agent").inputValue(), "");
+  await becomes(() => page.getByLabel("Message to the agent").inputValue(), ""); // the answer may come after the message itself
   assert.deepEqual(server.posts[0].body, { text: "go on" });
 });
 
 test("a lost sandbox can only be provisioned again", { skip }, async () => {
   await open("Port the scraper");
   await page.locator("main header").getByRole("button", { name: "Re-provision" }).waitFor();
-  assert.equal(await page.getByLabel("Message to the agent").isDisabled(), true);
+  await until(() => page.getByLabel("Message to the agent").isDisabled(), "no message can be sent");
   await page.locator("main header").getByRole("button", { name: "Re-provision" }).click();
-  await page.waitForTimeout(200);
+  await until(() => server.posts.length > 0, "the command");
+  await page.waitForTimeout(200); // nothing else is asked for
   assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s5/reprovision"]);
 });
 
@@ -253,7 +254,7 @@ test("the form shows a fault at its field, and local needs a tick", { skip }, as
   await page.getByText("less than 16m").waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Memory" }).getAttribute("aria-invalid"), "true");
   await page.getByRole("dialog").getByText("No wall", { exact: true }).click();
-  assert.equal(await page.getByRole("button", { name: "Open session" }).isDisabled(), true);
+  await until(() => page.getByRole("button", { name: "Open session" }).isDisabled(), "it cannot be opened yet");
   await page.getByLabel("I understand").check();
   await page.getByText(`glovebox run --wall local --model demo 'it'\\''s mine'`).waitFor();
   await page.getByRole("button", { name: "Open session" }).click();
@@ -269,7 +270,7 @@ test("a long timeline keeps the page small and can be walked", { skip }, async (
   }
   await log.getByText("line 899", { exact: true }).waitFor();
   assert.ok((await page.locator("[data-id]").count()) <= 300);
-  assert.ok(await log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
+  await until(() => log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
   await log.evaluate((e) => (e.scrollTop = 0));
   await log.getByText("line 730", { exact: true }).waitFor(); // what is earlier comes by itself
   await log.press("Home");

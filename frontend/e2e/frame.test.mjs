@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, quickly, skip } from "./browser.mjs";
+import { audit, becomes, browse, note, quickly, skip } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse();
@@ -60,7 +60,7 @@ test("the list is searched, narrowed and grouped", { skip }, async () => {
   await page.keyboard.press("Escape");
   await nav().getByLabel("State").selectOption("ended");
   await row("One thing done").waitFor();
-  assert.equal(await nav().getByRole("link", { name: "Upgrade the linter" }).count(), 0);
+  await row("Upgrade the linter").waitFor({ state: "detached" });
   await nav().getByLabel("Wall").selectOption("local");
   await nav().getByText("No session matches.").waitFor();
   await nav().getByRole("button", { name: "Show all" }).click();
@@ -70,7 +70,7 @@ test("the list is searched, narrowed and grouped", { skip }, async () => {
 test("keys walk the list and open a session with the panel that was open last", { skip }, async () => {
   await open();
   await page.keyboard.press("j");
-  assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /Upgrade the linter/);
+  await until(() => document.activeElement?.textContent?.includes("Upgrade the linter"));
   await page.keyboard.press("j");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("k");
@@ -78,7 +78,7 @@ test("keys walk the list and open a session with the panel that was open last", 
   await at("#/s/s6/container");
   await page.getByRole("tab", { name: "Container", selected: true }).waitFor();
   // One stop of the Tab key in the whole list, and one for the menu of its row.
-  assert.equal(await nav().locator("[data-session][tabindex='0']").count(), 1);
+  await becomes(() => nav().locator("[data-session][tabindex='0']").count(), 1);
   await page.getByRole("button", { name: "Close the panels" }).click();
   await at("#/s/s6");
   await row("Find out why CI is slow").click();
@@ -132,7 +132,7 @@ test("the address alone says what is open, back and forward", { skip }, async ()
   await at("#/s/s1/container");
   await page.getByRole("button", { name: "Show two panels" }).click();
   await until(() => location.hash.startsWith("#/s/s1/container?below="));
-  assert.equal(await page.getByRole("tabpanel").count(), 2);
+  await becomes(() => page.getByRole("tabpanel").count(), 2);
   await page.goBack();
   await at("#/s/s1/container");
   await page.goBack();
@@ -150,20 +150,20 @@ test("the address alone says what is open, back and forward", { skip }, async ()
 test("the width of the dock is moved by keys and kept", { skip }, async () => {
   await open("#/s/s1/container");
   const edge = page.getByRole("separator", { name: "Width of the panels" });
-  const before = Number(await edge.getAttribute("aria-valuenow"));
+  const width = async () => Number(await edge.getAttribute("aria-valuenow"));
+  const before = await width();
   await edge.focus();
   await page.keyboard.press("ArrowLeft");
-  assert.equal(Number(await edge.getAttribute("aria-valuenow")), before + 24);
+  await becomes(width, before + 24);
   const box = await edge.boundingBox();
   await page.mouse.move(box.x, box.y + 300);
   await page.mouse.down();
   await page.mouse.move(box.x - 60, box.y + 300);
   await page.mouse.up();
-  const after = Number(await edge.getAttribute("aria-valuenow"));
-  assert.ok(Math.abs(after - before - 84) <= 2, `${before} → ${after}`);
+  await until(([e, want]) => Math.abs(Number(e.getAttribute("aria-valuenow")) - want) <= 2, [await edge.elementHandle(), before + 84]);
+  const after = await width();
   await page.reload();
-  await edge.waitFor();
-  assert.equal(Number(await edge.getAttribute("aria-valuenow")), after);
+  await becomes(width, after);
 });
 
 test("a panel opens alone in a window of its own", { skip }, async () => {
@@ -243,7 +243,7 @@ test("a right click on a row opens its menu there, and titles show what cannot b
   await at("#/s/s1"); // it was not opened
   await row("safe⟨U+202E⟩gnp.exe").click();
   await until(() => document.title.includes("⟨U+202E⟩"));
-  assert.equal(await header().getByText("safe⟨U+202E⟩gnp.exe").count(), 1);
+  await header().getByText("safe⟨U+202E⟩gnp.exe").waitFor();
 });
 
 test("the form lies over the page that it was opened from, and leads back there", { skip }, async () => {
@@ -286,7 +286,7 @@ test("what waits is counted in the title and called for once", { skip }, async (
   await context.addInitScript(record);
   await open("#/s/s1");
   await until(() => document.title.startsWith("(1) Make the tests"));
-  assert.match(await page.locator("link[rel=icon]").getAttribute("href"), /waiting/);
+  await until(() => document.querySelector("link[rel=icon]").href.includes("waiting"));
   await nav().getByRole("button", { name: "Notify me" }).click();
   await nav().getByRole("button", { name: "Notify me", pressed: true }).waitFor();
   const other = await newPage();
@@ -296,7 +296,7 @@ test("what waits is counted in the title and called for once", { skip }, async (
   server.change("s3", { status: "waiting", waiting });
   await other.waitForFunction(() => document.title.startsWith("(2)"));
   const all = async () => [...(await page.evaluate(() => window.called)), ...(await other.evaluate(() => window.called))];
-  for (let i = 0; i < 100 && (await all()).length === 0; i++) await page.evaluate(() => new Promise((done) => setTimeout(done, 50)));
+  await becomes(async () => (await all()).length, 1);
   server.change("s3", { waiting }); // told again, it is no news
   await page.evaluate(() => new Promise((done) => setTimeout(done, 700)));
   assert.deepEqual(await all(), ["Find out why CI is slow: Bash waits for your approval"]);
@@ -307,8 +307,7 @@ test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }
   await open("#/s/s1");
   await page.getByRole("button", { name: "Show the container" }).click();
   const panels = page.getByRole("complementary", { name: "Panels" });
-  const box = await panels.boundingBox();
-  assert.deepEqual([box.x, box.y, box.width, box.height], [0, 0, 360, 740]);
+  await becomes(() => panels.boundingBox(), { x: 0, y: 0, width: 360, height: 740 });
   await page.keyboard.press("Escape");
   await at("#/s/s1");
   await page.getByRole("button", { name: "Sessions", exact: true }).click();
@@ -316,7 +315,7 @@ test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }
   await at("#/s/s2"); // no panel comes along where it would cover the page
   for (const width of [360, 640, 1024, 1920]) {
     await page.setViewportSize({ width, height: 740 });
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width} px scroll sideways`);
+    await until((w) => innerWidth === w && document.documentElement.scrollWidth <= w, width); // the layout follows the window in its own time
   }
 });
 

@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/hands.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { quickly, skip, until } from "./browser.mjs";
+import { becomes, quickly, skip, until } from "./browser.mjs";
 import { agents, button, canned, drawn, fresh, look, mapped, on, panel, place, take } from "./browserpanel.mjs";
 import { page, server } from "./canned.mjs";
 import { stamp } from "./clock.mjs";
@@ -25,7 +25,7 @@ test("a person takes control, keeps it longer, and gives it back; the words for 
   await button("Give back").click();
   await agents().waitFor();
   await panel().getByText("It must look first").waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement?.textContent?.trim()), "Take control", "the focus stays where one may go on");
+  await becomes(() => page.evaluate(() => document.activeElement?.textContent?.trim()), "Take control", "the focus stays where one may go on");
 });
 
 test("Esc is the page's, twice gives back; outside the picture too, and the turn goes on", { skip }, async () => {
@@ -168,7 +168,7 @@ test("tabs and the address line are worked by who has control", { skip }, async 
   await panel().getByRole("alert").getByText("only http and https pages are opened").waitFor();
   await address.fill("nonsense");
   await page.keyboard.press("Escape");
-  assert.notEqual(await address.inputValue(), "nonsense");
+  await until(async () => (await address.inputValue()) !== "nonsense", "Esc takes back what was written");
   await button("Close the tab").click();
   await until(() => canned().commands.at(-1)?.kind === "close", "it is closed");
 });
@@ -209,7 +209,7 @@ test("what was refused is said until control changes, the next command begins, o
   await alert.getByText("Give it back there").waitFor();
   canned().tell({ control: { look: true } });
   await agents().waitFor();
-  assert.equal(await alert.count(), 0, "it is no longer so");
+  await alert.waitFor({ state: "detached" }); // it is no longer so
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   const go = async (url) => {
@@ -233,7 +233,7 @@ test("control ends with the view: nobody has a browser that has ended, in no win
   canned().end("The sandbox was stopped.");
   await panel().getByText("The sandbox was stopped.").waitFor();
   await panel().getByText("Nobody has the browser", { exact: true }).waitFor();
-  assert.equal(await mine.count() + (await button("Give back").count()) + (await button("Extend").count()), 0);
+  await becomes(async () => (await mine.count()) + (await button("Give back").count()) + (await button("Extend").count()), 0);
   await page.keyboard.type(" t");
   await page.waitForTimeout(100);
   assert.equal(await panel().getByRole("alert").count(), 0, "what is typed on asks for nothing");
@@ -247,7 +247,7 @@ test("control ends with the view: nobody has a browser that has ended, in no win
   canned().view = () => undefined; // the next connection is told nothing
   server.dropAll();
   await panel().getByText("Reconnecting: you had control").waitFor();
-  assert.ok(await button("Give back").isDisabled());
+  await until(() => button("Give back").isDisabled(), "it can be given back by nobody");
 });
 
 test("a hold that is over takes no key of who types on", { skip }, async () => {

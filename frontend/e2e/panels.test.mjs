@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/panels.test.mjs
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { audit, skip, until } from "./browser.mjs";
+import { audit, becomes, skip, until } from "./browser.mjs";
 import { page, serve, server, show, view } from "./canned.mjs";
 import { stamp } from "./clock.mjs";
 
@@ -32,9 +32,8 @@ test("a terminal takes keys, shows colours, and leaves nothing to hostile output
   await openTerminal();
   await page.keyboard.type("test\n");
   await screen().getByText("lexer_test.go:31").waitFor();
-  const colour = await screen().getByText("lexer_test.go:31").evaluate((e) => getComputedStyle(e).color);
-  assert.notEqual(colour, await page.evaluate(() => getComputedStyle(document.body).color), "a colour of 24 bits is drawn");
-  assert.equal(await screen().evaluate((e) => getComputedStyle(e).whiteSpace), "pre", "the rules of the terminal's style hold");
+  await until(() => screen().getByText("lexer_test.go:31").evaluate((e) => getComputedStyle(e).color !== getComputedStyle(document.body).color), "a colour of 24 bits is drawn");
+  await becomes(() => screen().evaluate((e) => getComputedStyle(e).whiteSpace), "pre", "the rules of the terminal's style hold");
 
   await page.evaluate(() => navigator.clipboard.writeText("mine"));
   await page.keyboard.type("evil\n");
@@ -67,8 +66,9 @@ test("Esc is the shell's, and a key leads out of the terminal", { skip }, async 
   assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/interrupt")), []);
   await page.getByText("leaves the terminal").waitFor();
   await page.keyboard.press("Control+Shift+E");
-  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("role")), "tab");
+  await becomes(() => page.evaluate(() => document.activeElement?.getAttribute("role")), "tab");
   await page.keyboard.press("ArrowDown");
+  await until(() => page.evaluate(() => document.activeElement?.matches(".xterm-helper-textarea")), "the terminal has the keyboard again");
   await page.keyboard.type("echo back\n");
   await screen().getByText("back", { exact: true }).waitFor();
 });
@@ -80,10 +80,10 @@ test("a terminal outlives its view, a lost connection and a reload, and shows no
   server.dropAll();
   shell().write("meanwhile\r\n");
   await screen().getByText("meanwhile").waitFor();
-  assert.equal(await screen().getByText("meanwhile").count(), 1);
+  await becomes(() => screen().getByText("meanwhile").count(), 1);
   await page.reload();
   await screen().getByText("meanwhile").waitFor();
-  assert.equal(await screen().getByText("first", { exact: true }).count(), 1);
+  await becomes(() => screen().getByText("first", { exact: true }).count(), 1);
 });
 
 test("old output asks nothing of the shell when it is shown again", { skip }, async () => {
@@ -261,7 +261,7 @@ test("the isolation chip asks both sides", { skip }, async () => {
   await show("#/s/s1");
   await page.getByRole("button", { name: /isolated/ }).click();
   const dialog = page.getByRole("dialog");
-  assert.match(await dialog.locator(".sum").innerText(), /^5 of 7 differ\. The kernel is shared by all walls of this machine\. Asked at /);
+  await dialog.locator(".sum").filter({ hasText: /^\s*5 of 7 differ\. The kernel is shared by all walls of this machine\.\s+Asked at / }).waitFor();
   await dialog.getByRole("row", { name: /Host name workbench 3f2a9c01d4e7 its own names/ }).waitFor();
   await clean("dialog");
   await page.keyboard.press("Escape");
