@@ -1,29 +1,15 @@
 // What a person does, in a real browser against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { beforeEach, afterEach, test } from "node:test";
-import { audit, becomes, browse, note, quickly, skip, until } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let page;
-let faults;
+import { beforeEach, test } from "node:test";
+import { audit, becomes, quickly, skip, until } from "./browser.mjs";
+import { page, serve, server, view } from "./canned.mjs";
+import { TOKEN } from "./mock.mjs";
 
 beforeEach(async () => {
   if (skip) return;
-  server = await start();
-  faults = [];
-  const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  note(page, faults);
-});
-afterEach(async () => {
-  if (skip) return;
-  await page.context().close();
-  await server.close();
+  await serve();
+  await view({ viewport: { width: 1280, height: 800 }, reducedMotion: "no-preference" });
 });
 
 async function open(session) {
@@ -37,7 +23,6 @@ test("the token leaves the address and the content security policy holds", { ski
   assert.equal(new URL(page.url()).hash, "");
   await page.reload();
   await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Upgrade the linter" }).waitFor();
-  assert.deepEqual(faults, []);
 });
 
 test("without a token the page asks for the printed URL", { skip }, async () => {

@@ -1,41 +1,19 @@
 // The frame of the screen in a real browser: list, dock, addresses, keys, palette and calls.
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { beforeEach, afterEach, test } from "node:test";
-import { audit, becomes, browse, note, quickly, skip } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let context;
-let page;
-let faults;
+import { beforeEach, test } from "node:test";
+import { audit, becomes, quickly, skip } from "./browser.mjs";
+import { page, serve, server, view } from "./canned.mjs";
+import { TOKEN } from "./mock.mjs";
 
 beforeEach(async () => {
   if (skip) return;
-  server = await start();
-  faults = [];
-  await view({ width: 1280, height: 800 });
-});
-afterEach(async () => {
-  if (skip) return;
-  await context.close();
-  await server.close();
+  await serve();
+  await sized(1280, 800);
 });
 
-async function view(viewport, options = {}) {
-  await context?.close();
-  context = await browser().newContext({ viewport, reducedMotion: "reduce", ...options });
-  page = await newPage();
-}
-
-async function newPage() {
-  const p = await context.newPage();
-  p.setDefaultTimeout(30_000);
-  note(p, faults);
-  return p;
-}
+/** sized makes the page anew in a window of that size. */
+const sized = (width, height, settings = {}) => view({ viewport: { width, height }, ...settings });
 
 const nav = () => page.getByRole("navigation", { name: "Sessions" });
 const row = (name) => nav().getByRole("link", { name });
@@ -168,7 +146,7 @@ test("the width of the dock is moved by keys and kept", { skip }, async () => {
 
 test("a panel opens alone in a window of its own", { skip }, async () => {
   await open("#/s/s1/container");
-  const popup = context.waitForEvent("page");
+  const popup = page.context().waitForEvent("page");
   await page.getByRole("button", { name: "Open in its own window" }).click();
   const alone = await popup;
   await alone.getByRole("main", { name: "Container" }).getByText("3f2a9c01d4e7").first().waitFor();
@@ -272,7 +250,7 @@ test("a retry counts down and is not waited for; a failed turn is tried again", 
 });
 
 test("what waits is counted in the title and called for once", { skip }, async () => {
-  await view({ width: 1280, height: 800 }, { permissions: ["notifications"] });
+  await sized(1280, 800, { permissions: ["notifications"] });
   const record = () => {
     window.called = [];
     window.Notification = class {
@@ -283,13 +261,13 @@ test("what waits is counted in the title and called for once", { skip }, async (
       }
     };
   };
-  await context.addInitScript(record);
+  await page.context().addInitScript(record);
   await open("#/s/s1");
   await until(() => document.title.startsWith("(1) Make the tests"));
   await until(() => document.querySelector("link[rel=icon]").href.includes("waiting"));
   await nav().getByRole("button", { name: "Notify me" }).click();
   await nav().getByRole("button", { name: "Notify me", pressed: true }).waitFor();
-  const other = await newPage();
+  const other = await page.context().newPage();
   await other.goto(`${server.url}#token=${TOKEN}`);
   await other.getByRole("link", { name: "Port the scraper" }).waitFor();
   const waiting = [{ call_id: "c9", tool: "Bash", kind: "approval", reason: "", text: "", options: [] }];
@@ -303,7 +281,7 @@ test("what waits is counted in the title and called for once", { skip }, async (
 });
 
 test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }, async () => {
-  await view({ width: 360, height: 740 });
+  await sized(360, 740);
   await open("#/s/s1");
   await page.getByRole("button", { name: "Show the container" }).click();
   const panels = page.getByRole("complementary", { name: "Panels" });
@@ -337,7 +315,7 @@ async function typesOn(field, widths) {
 }
 
 test("what one writes stays in its field, in front, when the window gets narrower and wide again", { skip }, async () => {
-  await view({ width: 1440, height: 800 });
+  await sized(1440, 800);
   await open("#/s/s2/files?below=container");
   await page.getByRole("button", { name: "Deny…" }).click();
   await typesOn(page.getByLabel("Reason"), [800, 1440]);
@@ -348,14 +326,14 @@ test("what one writes stays in its field, in front, when the window gets narrowe
 });
 
 test("a field of the lower panel stays in front where one panel has room", { skip }, async () => {
-  await view({ width: 1440, height: 800 });
+  await sized(1440, 800);
   await open("#/s/s2/container?below=files");
   await typesOn(page.getByLabel("Filter by name"), [800, 1440]);
   await page.getByRole("tabpanel", { name: "Container" }).waitFor();
 });
 
 test("a panel that gave way to the page is shown again by its button, and by the room", { skip }, async () => {
-  await view({ width: 1440, height: 800 });
+  await sized(1440, 800);
   await open("#/s/s2/files");
   await page.getByLabel("Filter by name").fill("lex");
   await page.getByLabel("Message to the agent").focus();
@@ -376,7 +354,7 @@ test("a panel that gave way to the page is shown again by its button, and by the
 });
 
 test("the tree of the files stays while one filters it and the room for both goes", { skip }, async () => {
-  await view({ width: 1800, height: 800 });
+  await sized(1800, 800);
   await page.goto(`${server.url}#token=${TOKEN}&/p/s1/files//workspace/internal/lexer/lexer.go`);
   await page.getByRole("textbox", { name: "Text of lexer.go" }).waitFor();
   await typesOn(page.getByLabel("Filter by name"), [1800, 600, 500, 1800]);
@@ -384,7 +362,7 @@ test("the tree of the files stays while one filters it and the room for both goe
 
 test("five hundred sessions stay quick", { skip }, async () => {
   await server.close();
-  server = await start(0, { extra: 500 });
+  await serve({ extra: 500 });
   await open();
   await row("Older work 1").first().waitFor();
   assert.ok((await page.evaluate(() => document.querySelectorAll("[data-session]").length)) <= 120);
@@ -413,7 +391,7 @@ test("a link that leads out of the page opens elsewhere", { skip }, async () => 
     const a = Object.assign(document.createElement("a"), { href: "http://127.0.0.1:9/x", textContent: "out" });
     document.querySelector("main header").append(a);
   });
-  const popup = context.waitForEvent("page");
+  const popup = page.context().waitForEvent("page");
   await page.getByRole("link", { name: "out", exact: true }).click();
   await popup;
   assert.match(page.url(), /#\/s\/s1/);
@@ -422,7 +400,7 @@ test("a link that leads out of the page opens elsewhere", { skip }, async () => 
 for (const theme of ["light", "dark"]) {
   for (const width of [360, 1280]) {
     test(`axe finds nothing serious at ${width} px, ${theme}`, { skip, timeout: 180_000 }, async () => {
-      await view({ width, height: 800 }, { colorScheme: theme, bypassCSP: true });
+      await sized(width, 800, { colorScheme: theme, bypassCSP: true });
       const look = async (name) => assert.deepEqual(await audit(page, name), []);
       server.change("s1", { archived: false, usage: { input: 5000, output: 10, cache_read: 0, cache_write: 0 }, cost_usd: 0.4 });
       await open("#/s/s1");
