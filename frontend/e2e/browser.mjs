@@ -65,7 +65,7 @@ export async function becomes(look, want, what, within = 30_000) {
 export const hasFocus = (locator) => locator.evaluate((e) => e === document.activeElement);
 
 /**
- * quickly presses keys one after the other without a wait between, however busy the machine is: letters, or Escape.
+ * quickly presses keys one after the other without a wait between, however busy the machine is: characters, or Escape.
  * What belongs to a sequence of the keymap is lost when the next key comes late.
  */
 export async function quickly(page, ...keys) {

@@ -186,8 +186,11 @@ test("the palette finds actions and sessions by letters", { skip }, async () => 
   await page.keyboard.press("Control+k");
   await field.fill("no such thing at all");
   await page.getByText("Nothing is called that.").waitFor();
-  await page.keyboard.press("Escape");
+  await quickly(page, "Escape", "?");
   await field.waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Keys" }).waitFor();
+  await page.waitForTimeout(300);
+  assert.equal(await page.getByRole("heading", { name: "Keys" }).count(), 1, "what the next key opened stays");
 });
 
 test("keys do nothing while one types, and sequences go places", { skip }, async () => {
