@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { chromium } from "playwright-core";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -51,8 +52,20 @@ export async function until(look, what, within = 30_000) {
   }
 }
 
+/** becomes waits until what a look gives is as wanted, and says how it was at last if it never is. */
+export async function becomes(look, want, what, within = 30_000) {
+  let found;
+  for (const end = Date.now() + within; !isDeepStrictEqual((found = await look()), want); ) {
+    if (Date.now() > end) assert.deepEqual(found, want, what);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** hasFocus reports whether an element has the keyboard. */
+export const hasFocus = (locator) => locator.evaluate((e) => e === document.activeElement);
+
 /**
- * quickly presses keys one after the other without a wait between, however busy the machine is: letters, or Escape.
+ * quickly presses keys one after the other without a wait between, however busy the machine is: characters, or Escape.
  * What belongs to a sequence of the keymap is lost when the next key comes late.
  */
 export async function quickly(page, ...keys) {

@@ -1,29 +1,15 @@
 // What a person does, in a real browser against the canned server:
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, quickly, skip } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let page;
-let faults;
+import { beforeEach, test } from "node:test";
+import { audit, becomes, quickly, skip, until } from "./browser.mjs";
+import { page, serve, server, view } from "./canned.mjs";
+import { TOKEN } from "./mock.mjs";
 
 beforeEach(async () => {
   if (skip) return;
-  server = await start();
-  faults = [];
-  const context = await browser().newContext({ viewport: { width: 1280, height: 800 } });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  note(page, faults);
-});
-afterEach(async () => {
-  if (skip) return;
-  await page.context().close();
-  await server.close();
+  await serve();
+  await view({ viewport: { width: 1280, height: 800 }, reducedMotion: "no-preference" });
 });
 
 async function open(session) {
@@ -37,7 +23,6 @@ test("the token leaves the address and the content security policy holds", { ski
   assert.equal(new URL(page.url()).hash, "");
   await page.reload();
   await page.getByRole("navigation", { name: "Sessions" }).getByRole("link", { name: "Upgrade the linter" }).waitFor();
-  assert.deepEqual(faults, []);
 });
 
 test("without a token the page asks for the printed URL", { skip }, async () => {
@@ -64,7 +49,7 @@ test("live output and text show, and give way to what is durable", { skip }, asy
     display: { command: "go test", description: "", exit_code: 0, signal: 0, timed_out: false, interrupted: false, out_of_memory: false, stdout: "durable", stderr: "", stdout_total: 7, stderr_total: 0, dropped: 0, background: null, kill: null, duration_ms: 4000 },
   });
   await log.getByText("durable").waitFor();
-  assert.equal(await log.getByText("red", { exact: true }).count(), 0);
+  await log.getByText("red", { exact: true }).waitFor({ state: "detached" });
   server.live({ session_id: "s1", kind: "text", offset: 0, end: 7, data: "I say: " });
   server.live({ session_id: "s1", kind: "text", offset: 7, end: 40, data: "<img src=x onerror=alert(1)>" });
   await log.getByText("I say: <img src=x onerror=alert(1)>").waitFor();
@@ -78,6 +63,54 @@ test("an approval is answered in place", { skip }, async () => {
   await page.keyboard.press("Enter");
   await page.getByText("Not run: not today").waitFor();
   assert.deepEqual(server.posts, [{ path: "/api/v1/sessions/s2/approvals/ask1", body: { allow: false, reason: "not today" } }]);
+});
+
+test("what was typed and not sent is there again when one comes back, and goes when it was sent", { skip }, async () => {
+  await open("Upgrade the linter");
+  const nav = page.getByRole("navigation", { name: "Sessions" });
+  const message = page.getByLabel("Message to the agent");
+  const reason = page.getByLabel("Reason");
+  const answer = page.getByRole("textbox", { name: "Your answer" });
+  /** away looks at another session, and at none, and comes back. */
+  const away = async () => {
+    await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
+    await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
+    await quickly(page, "g", "h");
+    await message.waitFor({ state: "detached" });
+    await nav.getByRole("link", { name: "Upgrade the linter" }).click();
+    await page.getByRole("heading", { name: "Upgrade the linter" }).waitFor();
+  };
+  const has = (field, text) => until(async () => (await field.inputValue()) === text, `the field has ${text || "nothing"}`);
+  await page.getByRole("button", { name: "Deny…" }).click();
+  await reason.fill("not tod");
+  server.tell("s2", "UserQuestionRequested", { call_id: "q1", tool: "AskUser", question: { kind: "question", text: "Why?", options: null, reason: "" } });
+  await answer.fill("for");
+  await message.fill("go");
+  await away();
+  await has(reason, "not tod");
+  await has(answer, "for");
+  await has(message, "go");
+  assert.equal(await reason.evaluate((e) => document.activeElement === e), false, "what was begun before takes no focus");
+
+  await reason.fill("not today");
+  await page.keyboard.press("Enter");
+  await page.getByText("Not run: not today").waitFor();
+  await answer.press("Enter");
+  await page.getByText("You answered: for").waitFor();
+  let held;
+  await page.route("**/api/v1/sessions/s2/messages", (route) => (held = route));
+  await message.press("Control+Enter");
+  await until(() => held, "the message is on its way");
+  await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
+  await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
+  await message.fill("another");
+  await Promise.all([page.waitForResponse("**/api/v1/sessions/s2/messages"), held.continue()]);
+  await nav.getByRole("link", { name: "Upgrade the linter" }).click();
+  await page.getByRole("article", { name: "You" }).getByText("go", { exact: true }).waitFor();
+  await has(message, "");
+  await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
+  await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
+  await has(message, "another");
 });
 
 test("a question is answered in place: by an option's key, in words, and by hand", { skip }, async () => {
@@ -164,7 +197,7 @@ test("a lost connection says so, and goes on where it was", { skip }, async () =
   server.dropAll();
   server.tell("s2", "MessagesAppended", { messages: [{ role: "user", blocks: [{ text: "said meanwhile" }] }], usage: { input: 0, output: 0, cache_read: 0, cache_write: 0 }, notice: false });
   await page.getByText("said meanwhile").waitFor();
-  assert.equal(await page.locator("[data-id]").count(), before + 1);
+  await becomes(() => page.locator("[data-id]").count(), before + 1);
 });
 
 test("the container is read again and again, over one connection", { skip }, async () => {
@@ -182,16 +215,17 @@ test("a message is sent by Ctrl+Enter", { skip }, async () => {
   await page.getByLabel("Message to the agent").fill("go on");
   await page.keyboard.press("Control+Enter");
   await page.getByRole("article", { name: "You" }).getByText("go on").waitFor();
-  assert.equal(await page.getByLabel("Message to the agent").inputValue(), "");
+  await becomes(() => page.getByLabel("Message to the agent").inputValue(), ""); // the answer may come after the message itself
   assert.deepEqual(server.posts[0].body, { text: "go on" });
 });
 
 test("a lost sandbox can only be provisioned again", { skip }, async () => {
   await open("Port the scraper");
   await page.locator("main header").getByRole("button", { name: "Re-provision" }).waitFor();
-  assert.equal(await page.getByLabel("Message to the agent").isDisabled(), true);
+  await until(() => page.getByLabel("Message to the agent").isDisabled(), "no message can be sent");
   await page.locator("main header").getByRole("button", { name: "Re-provision" }).click();
-  await page.waitForTimeout(200);
+  await until(() => server.posts.length > 0, "the command");
+  await page.waitForTimeout(200); // nothing else is asked for
   assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s5/reprovision"]);
 });
 
@@ -205,7 +239,7 @@ test("the form shows a fault at its field, and local needs a tick", { skip }, as
   await page.getByText("less than 16m").waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Memory" }).getAttribute("aria-invalid"), "true");
   await page.getByRole("dialog").getByText("No wall", { exact: true }).click();
-  assert.equal(await page.getByRole("button", { name: "Open session" }).isDisabled(), true);
+  await until(() => page.getByRole("button", { name: "Open session" }).isDisabled(), "it cannot be opened yet");
   await page.getByLabel("I understand").check();
   await page.getByText(`glovebox run --wall local --model demo 'it'\\''s mine'`).waitFor();
   await page.getByRole("button", { name: "Open session" }).click();
@@ -221,7 +255,7 @@ test("a long timeline keeps the page small and can be walked", { skip }, async (
   }
   await log.getByText("line 899", { exact: true }).waitFor();
   assert.ok((await page.locator("[data-id]").count()) <= 300);
-  assert.ok(await log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
+  await until(() => log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
   await log.evaluate((e) => (e.scrollTop = 0));
   await log.getByText("line 730", { exact: true }).waitFor(); // what is earlier comes by itself
   await log.press("Home");

@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, quickly, skip, until } from "./browser.mjs";
+import { audit, becomes, quickly, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 
 const main = () => page.getByRole("main");
@@ -19,19 +19,19 @@ test("all containers are there with owner, state and age, and are sifted", { ski
   await group("In your sessions").getByRole("link", { name: "Upgrade the linter" }).waitFor();
   await group("Orphans").getByText("glovebox-i1-s9-1").waitFor();
   await group("Of another Glovebox").getByText("glovebox-i7-4b-1").waitFor();
-  assert.match(await row("glovebox-i1-s3-1").locator(".pill").innerText(), /stopped: out of memory\s+\d+ s ago/);
-  assert.match(await row("profiler").locator(".pill").innerText(), /paused/);
+  await row("glovebox-i1-s3-1").locator(".pill").filter({ hasText: /stopped: out of memory\s*\d+ s ago/ }).waitFor();
+  await row("profiler").locator(".pill").filter({ hasText: "paused" }).waitFor();
 
   await main().getByRole("searchbox").fill("linter");
   await row("glovebox-i1-s2-1").waitFor();
-  assert.equal(await main().locator("[data-container]").count(), 1);
+  await becomes(() => main().locator("[data-container]").count(), 1);
   await main().getByRole("searchbox").fill("no such thing");
   await main().getByRole("button", { name: "Show all" }).click();
   await main().getByLabel("Whose").selectOption("stranger");
-  assert.equal(await main().locator("[data-container]").count(), 4);
+  await becomes(() => main().locator("[data-container]").count(), 4);
   await main().getByLabel("State").selectOption("stopped");
   await row("migrate").waitFor();
-  assert.equal(await main().locator("[data-container]").count(), 1);
+  await becomes(() => main().locator("[data-container]").count(), 1);
 });
 
 test("a container is attached to, unfolded, and let go of", { skip }, async () => {
@@ -50,7 +50,7 @@ test("a container is attached to, unfolded, and let go of", { skip }, async () =
   await web.getByRole("meter", { name: "Memory" }).waitFor();
   await web.getByText("By hand, without Glovebox").click();
   await web.getByRole("button", { name: "Copy the command: A shell in it" }).click();
-  assert.match(await copied(), /^docker exec -it /);
+  await until(async () => (await copied()).startsWith("docker exec -it "), "the command is copied");
   await web.getByRole("button", { name: "Release", exact: true }).click();
   await group("Not ours").getByText("shop-web-1", { exact: true }).waitFor();
   assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/release")).map((p) => p.body), [{ how: "remove" }]);
@@ -102,7 +102,9 @@ test("the keyboard and the palette do all that the buttons do", { skip }, async 
   await page.waitForFunction(() => document.activeElement?.hasAttribute("data-container"));
   for (let i = 0; i < 10; i++) {
     if (await row("profiler").locator("[data-container]").evaluate((e) => e === document.activeElement)) break;
+    const before = await page.evaluateHandle(() => document.activeElement);
     await page.keyboard.press("j");
+    await page.waitForFunction((e) => e !== document.activeElement, before);
   }
   await quickly(page, "c", "s");
   await row("profiler").getByText("running", { exact: true }).waitFor();
@@ -123,7 +125,7 @@ test("a shell in a stranger's container: a session is attached, and a terminal o
   await row("shop-db-1").getByRole("button", { name: /^More/ }).click();
   await page.getByRole("menuitem", { name: /Open shell/ }).click();
   await page.locator(".xterm-rows").last().getByText("kim@sandbox").first().waitFor();
-  assert.equal(await page.getByRole("heading", { name: "shop-db-1" }).count(), 1);
+  await page.getByRole("heading", { name: "shop-db-1" }).waitFor();
 });
 
 test("a sandbox somewhere else is attached by its URL, and a wrong one is said at the field", { skip }, async () => {
@@ -151,7 +153,7 @@ test("an engine that does not answer is told with its age and why, and the list 
   server.engine.tell();
   await main().getByRole("alert").getByText(/The engine does not answer: what you see is \d+ s old/).waitFor();
   await main().getByRole("alert").getByText("no such file or directory").waitFor();
-  assert.equal(await row("shop-db-1").getByRole("button", { name: /^Attach/ }).getAttribute("aria-disabled"), "true");
+  await becomes(() => row("shop-db-1").getByRole("button", { name: /^Attach/ }).getAttribute("aria-disabled"), "true");
   await row("shop-db-1").locator(".pill.dim").waitFor({ timeout: 20_000 });
   server.engine.error = "";
   await main().getByRole("button", { name: "Ask again" }).click();
@@ -185,9 +187,9 @@ test("each decision about a connection is a row, live, and a refused one has its
   await panel.getByText("Let through besides:").getByText("registry.lan:5000").waitFor();
   await page.getByRole("tab", { name: /Network 3 refused/ }).waitFor();
   await panel.getByRole("radio", { name: "Refused 3" }).click();
-  assert.equal(await hosts.count(), 3);
+  await becomes(() => hosts.count(), 3);
   await hosts.filter({ hasText: "db.lan:5432" }).getByRole("button", { name: /^Copy the flag/ }).click();
-  assert.equal(await copied(), "--allow db.lan:5432");
+  await becomes(copied, "--allow db.lan:5432");
   assert.equal(await hosts.filter({ hasText: "Glovebox itself" }).getByRole("button").count(), 0, "no flag opens it");
 
   server.tell("s1", "EgressDecided", {
@@ -197,7 +199,7 @@ test("each decision about a connection is a row, live, and a refused one has its
   await hosts.first().getByText("2 times").waitFor();
   await page.getByRole("tab", { name: /Network 4 refused/ }).waitFor();
   await panel.getByRole("searchbox").fill("metadata");
-  assert.equal(await hosts.count(), 1);
+  await becomes(() => hosts.count(), 1);
 });
 
 for (const { id, network, says } of [

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline } from "./program.mjs";
-import { audit, quickly } from "./browser.mjs";
+import { audit, becomes, quickly } from "./browser.mjs";
 
 setUp();
 
@@ -21,8 +21,8 @@ test("first run: checks, the demo in one click to its end, and stopped in its mi
   const { checks } = await server.call("GET", "/doctor");
   const list = page.getByRole("list", { name: "Checks" });
   for (const c of checks) await list.getByRole("heading", { name: c.name, exact: true }).waitFor();
-  assert.equal(await list.getByRole("listitem").count(), checks.length);
-  assert.equal(await list.getByText("fine", { exact: true }).count(), checks.filter((c) => c.status === "ok").length);
+  await becomes(() => list.getByRole("listitem").count(), checks.length);
+  await becomes(() => list.getByText("fine", { exact: true }).count(), checks.filter((c) => c.status === "ok").length);
 
   await page.goBack();
   await page.getByRole("button", { name: "Try the demo" }).first().click();
@@ -32,7 +32,7 @@ test("first run: checks, the demo in one click to its end, and stopped in its mi
   await shows(page, "ready");
   await log.getByText("That was the demo. I").waitFor();
   await header(page).getByText("idle").waitFor();
-  assert.equal(await log.getByRole("article", { name: /call, ok$/ }).count(), 11);
+  await becomes(() => log.getByRole("article", { name: /call, ok$/ }).count(), 11);
 
   await quickly(page, "g", "h");
   await page.getByRole("heading", { name: "Pick up where you left off" }).waitFor();

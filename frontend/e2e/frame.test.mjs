@@ -1,41 +1,19 @@
 // The frame of the screen in a real browser: list, dock, addresses, keys, palette and calls.
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
-import { beforeEach, afterEach, test } from "node:test";
-import { audit, browse, note, quickly, skip } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
-
-const browser = browse();
-
-let server;
-let context;
-let page;
-let faults;
+import { beforeEach, test } from "node:test";
+import { audit, becomes, quickly, skip } from "./browser.mjs";
+import { page, serve, server, view } from "./canned.mjs";
+import { TOKEN } from "./mock.mjs";
 
 beforeEach(async () => {
   if (skip) return;
-  server = await start();
-  faults = [];
-  await view({ width: 1280, height: 800 });
-});
-afterEach(async () => {
-  if (skip) return;
-  await context.close();
-  await server.close();
+  await serve();
+  await sized(1280, 800);
 });
 
-async function view(viewport, options = {}) {
-  await context?.close();
-  context = await browser().newContext({ viewport, reducedMotion: "reduce", ...options });
-  page = await newPage();
-}
-
-async function newPage() {
-  const p = await context.newPage();
-  p.setDefaultTimeout(30_000);
-  note(p, faults);
-  return p;
-}
+/** sized makes the page anew in a window of that size. */
+const sized = (width, height, settings = {}) => view({ viewport: { width, height }, ...settings });
 
 const nav = () => page.getByRole("navigation", { name: "Sessions" });
 const row = (name) => nav().getByRole("link", { name });
@@ -60,7 +38,7 @@ test("the list is searched, narrowed and grouped", { skip }, async () => {
   await page.keyboard.press("Escape");
   await nav().getByLabel("State").selectOption("ended");
   await row("One thing done").waitFor();
-  assert.equal(await nav().getByRole("link", { name: "Upgrade the linter" }).count(), 0);
+  await row("Upgrade the linter").waitFor({ state: "detached" });
   await nav().getByLabel("Wall").selectOption("local");
   await nav().getByText("No session matches.").waitFor();
   await nav().getByRole("button", { name: "Show all" }).click();
@@ -70,7 +48,7 @@ test("the list is searched, narrowed and grouped", { skip }, async () => {
 test("keys walk the list and open a session with the panel that was open last", { skip }, async () => {
   await open();
   await page.keyboard.press("j");
-  assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /Upgrade the linter/);
+  await until(() => document.activeElement?.textContent?.includes("Upgrade the linter"));
   await page.keyboard.press("j");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("k");
@@ -78,7 +56,7 @@ test("keys walk the list and open a session with the panel that was open last", 
   await at("#/s/s6/container");
   await page.getByRole("tab", { name: "Container", selected: true }).waitFor();
   // One stop of the Tab key in the whole list, and one for the menu of its row.
-  assert.equal(await nav().locator("[data-session][tabindex='0']").count(), 1);
+  await becomes(() => nav().locator("[data-session][tabindex='0']").count(), 1);
   await page.getByRole("button", { name: "Close the panels" }).click();
   await at("#/s/s6");
   await row("Find out why CI is slow").click();
@@ -132,7 +110,7 @@ test("the address alone says what is open, back and forward", { skip }, async ()
   await at("#/s/s1/container");
   await page.getByRole("button", { name: "Show two panels" }).click();
   await until(() => location.hash.startsWith("#/s/s1/container?below="));
-  assert.equal(await page.getByRole("tabpanel").count(), 2);
+  await becomes(() => page.getByRole("tabpanel").count(), 2);
   await page.goBack();
   await at("#/s/s1/container");
   await page.goBack();
@@ -150,25 +128,25 @@ test("the address alone says what is open, back and forward", { skip }, async ()
 test("the width of the dock is moved by keys and kept", { skip }, async () => {
   await open("#/s/s1/container");
   const edge = page.getByRole("separator", { name: "Width of the panels" });
-  const before = Number(await edge.getAttribute("aria-valuenow"));
+  const width = async () => Number(await edge.getAttribute("aria-valuenow"));
+  const before = await width();
   await edge.focus();
   await page.keyboard.press("ArrowLeft");
-  assert.equal(Number(await edge.getAttribute("aria-valuenow")), before + 24);
+  await becomes(width, before + 24);
   const box = await edge.boundingBox();
   await page.mouse.move(box.x, box.y + 300);
   await page.mouse.down();
   await page.mouse.move(box.x - 60, box.y + 300);
   await page.mouse.up();
-  const after = Number(await edge.getAttribute("aria-valuenow"));
-  assert.ok(Math.abs(after - before - 84) <= 2, `${before} → ${after}`);
+  await until(([e, want]) => Math.abs(Number(e.getAttribute("aria-valuenow")) - want) <= 2, [await edge.elementHandle(), before + 84]);
+  const after = await width();
   await page.reload();
-  await edge.waitFor();
-  assert.equal(Number(await edge.getAttribute("aria-valuenow")), after);
+  await becomes(width, after);
 });
 
 test("a panel opens alone in a window of its own", { skip }, async () => {
   await open("#/s/s1/container");
-  const popup = context.waitForEvent("page");
+  const popup = page.context().waitForEvent("page");
   await page.getByRole("button", { name: "Open in its own window" }).click();
   const alone = await popup;
   await alone.getByRole("main", { name: "Container" }).getByText("3f2a9c01d4e7").first().waitFor();
@@ -208,8 +186,11 @@ test("the palette finds actions and sessions by letters", { skip }, async () => 
   await page.keyboard.press("Control+k");
   await field.fill("no such thing at all");
   await page.getByText("Nothing is called that.").waitFor();
-  await page.keyboard.press("Escape");
+  await quickly(page, "Escape", "?");
   await field.waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Keys" }).waitFor();
+  await page.waitForTimeout(300);
+  assert.equal(await page.getByRole("heading", { name: "Keys" }).count(), 1, "what the next key opened stays");
 });
 
 test("keys do nothing while one types, and sequences go places", { skip }, async () => {
@@ -243,7 +224,7 @@ test("a right click on a row opens its menu there, and titles show what cannot b
   await at("#/s/s1"); // it was not opened
   await row("safe⟨U+202E⟩gnp.exe").click();
   await until(() => document.title.includes("⟨U+202E⟩"));
-  assert.equal(await header().getByText("safe⟨U+202E⟩gnp.exe").count(), 1);
+  await header().getByText("safe⟨U+202E⟩gnp.exe").waitFor();
 });
 
 test("the form lies over the page that it was opened from, and leads back there", { skip }, async () => {
@@ -272,7 +253,7 @@ test("a retry counts down and is not waited for; a failed turn is tried again", 
 });
 
 test("what waits is counted in the title and called for once", { skip }, async () => {
-  await view({ width: 1280, height: 800 }, { permissions: ["notifications"] });
+  await sized(1280, 800, { permissions: ["notifications"] });
   const record = () => {
     window.called = [];
     window.Notification = class {
@@ -283,32 +264,31 @@ test("what waits is counted in the title and called for once", { skip }, async (
       }
     };
   };
-  await context.addInitScript(record);
+  await page.context().addInitScript(record);
   await open("#/s/s1");
   await until(() => document.title.startsWith("(1) Make the tests"));
-  assert.match(await page.locator("link[rel=icon]").getAttribute("href"), /waiting/);
+  await until(() => document.querySelector("link[rel=icon]").href.includes("waiting"));
   await nav().getByRole("button", { name: "Notify me" }).click();
   await nav().getByRole("button", { name: "Notify me", pressed: true }).waitFor();
-  const other = await newPage();
+  const other = await page.context().newPage();
   await other.goto(`${server.url}#token=${TOKEN}`);
   await other.getByRole("link", { name: "Port the scraper" }).waitFor();
   const waiting = [{ call_id: "c9", tool: "Bash", kind: "approval", reason: "", text: "", options: [] }];
   server.change("s3", { status: "waiting", waiting });
   await other.waitForFunction(() => document.title.startsWith("(2)"));
   const all = async () => [...(await page.evaluate(() => window.called)), ...(await other.evaluate(() => window.called))];
-  for (let i = 0; i < 100 && (await all()).length === 0; i++) await page.evaluate(() => new Promise((done) => setTimeout(done, 50)));
+  await becomes(async () => (await all()).length, 1);
   server.change("s3", { waiting }); // told again, it is no news
   await page.evaluate(() => new Promise((done) => setTimeout(done, 700)));
   assert.deepEqual(await all(), ["Find out why CI is slow: Bash waits for your approval"]);
 });
 
 test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }, async () => {
-  await view({ width: 360, height: 740 });
+  await sized(360, 740);
   await open("#/s/s1");
   await page.getByRole("button", { name: "Show the container" }).click();
   const panels = page.getByRole("complementary", { name: "Panels" });
-  const box = await panels.boundingBox();
-  assert.deepEqual([box.x, box.y, box.width, box.height], [0, 0, 360, 740]);
+  await becomes(() => panels.boundingBox(), { x: 0, y: 0, width: 360, height: 740 });
   await page.keyboard.press("Escape");
   await at("#/s/s1");
   await page.getByRole("button", { name: "Sessions", exact: true }).click();
@@ -316,7 +296,7 @@ test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }
   await at("#/s/s2"); // no panel comes along where it would cover the page
   for (const width of [360, 640, 1024, 1920]) {
     await page.setViewportSize({ width, height: 740 });
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width} px scroll sideways`);
+    await until((w) => innerWidth === w && document.documentElement.scrollWidth <= w, width); // the layout follows the window in its own time
   }
 });
 
@@ -338,7 +318,7 @@ async function typesOn(field, widths) {
 }
 
 test("what one writes stays in its field, in front, when the window gets narrower and wide again", { skip }, async () => {
-  await view({ width: 1440, height: 800 });
+  await sized(1440, 800);
   await open("#/s/s2/files?below=container");
   await page.getByRole("button", { name: "Deny…" }).click();
   await typesOn(page.getByLabel("Reason"), [800, 1440]);
@@ -349,14 +329,14 @@ test("what one writes stays in its field, in front, when the window gets narrowe
 });
 
 test("a field of the lower panel stays in front where one panel has room", { skip }, async () => {
-  await view({ width: 1440, height: 800 });
+  await sized(1440, 800);
   await open("#/s/s2/container?below=files");
   await typesOn(page.getByLabel("Filter by name"), [800, 1440]);
   await page.getByRole("tabpanel", { name: "Container" }).waitFor();
 });
 
 test("a panel that gave way to the page is shown again by its button, and by the room", { skip }, async () => {
-  await view({ width: 1440, height: 800 });
+  await sized(1440, 800);
   await open("#/s/s2/files");
   await page.getByLabel("Filter by name").fill("lex");
   await page.getByLabel("Message to the agent").focus();
@@ -377,7 +357,7 @@ test("a panel that gave way to the page is shown again by its button, and by the
 });
 
 test("the tree of the files stays while one filters it and the room for both goes", { skip }, async () => {
-  await view({ width: 1800, height: 800 });
+  await sized(1800, 800);
   await page.goto(`${server.url}#token=${TOKEN}&/p/s1/files//workspace/internal/lexer/lexer.go`);
   await page.getByRole("textbox", { name: "Text of lexer.go" }).waitFor();
   await typesOn(page.getByLabel("Filter by name"), [1800, 600, 500, 1800]);
@@ -385,7 +365,7 @@ test("the tree of the files stays while one filters it and the room for both goe
 
 test("five hundred sessions stay quick", { skip }, async () => {
   await server.close();
-  server = await start(0, { extra: 500 });
+  await serve({ extra: 500 });
   await open();
   await row("Older work 1").first().waitFor();
   assert.ok((await page.evaluate(() => document.querySelectorAll("[data-session]").length)) <= 120);
@@ -414,7 +394,7 @@ test("a link that leads out of the page opens elsewhere", { skip }, async () => 
     const a = Object.assign(document.createElement("a"), { href: "http://127.0.0.1:9/x", textContent: "out" });
     document.querySelector("main header").append(a);
   });
-  const popup = context.waitForEvent("page");
+  const popup = page.context().waitForEvent("page");
   await page.getByRole("link", { name: "out", exact: true }).click();
   await popup;
   assert.match(page.url(), /#\/s\/s1/);
@@ -423,7 +403,7 @@ test("a link that leads out of the page opens elsewhere", { skip }, async () => 
 for (const theme of ["light", "dark"]) {
   for (const width of [360, 1280]) {
     test(`axe finds nothing serious at ${width} px, ${theme}`, { skip, timeout: 180_000 }, async () => {
-      await view({ width, height: 800 }, { colorScheme: theme, bypassCSP: true });
+      await sized(width, 800, { colorScheme: theme, bypassCSP: true });
       const look = async (name) => assert.deepEqual(await audit(page, name), []);
       server.change("s1", { archived: false, usage: { input: 5000, output: 10, cache_read: 0, cache_write: 0 }, cost_usd: 0.4 });
       await open("#/s/s1");

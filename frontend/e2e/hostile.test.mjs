@@ -2,7 +2,8 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, note, skip } from "./browser.mjs";
+import { isDeepStrictEqual } from "node:util";
+import { audit, becomes, browse, note, skip, until } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse("--enable-precise-memory-info");
@@ -166,10 +167,10 @@ test("a flood leaves the page small and quick", { skip }, async (t) => {
   const busy = await clicks();
   await flood;
   await log.getByText("line 39999").waitFor();
-  assert.equal(await log.getByText(/above are not shown while it runs/).count(), 1, "what was cut is said to be");
+  await becomes(() => log.getByText(/above are not shown while it runs/).count(), 1, "what was cut is said to be");
   for (let i = 0; i < 10_000; i++) out(`\r\x1b[Kstep ${i}`);
   await log.getByText("step 9999").waitFor();
-  assert.equal(await log.getByText("step 9998").count(), 0, "progress is its last state");
+  await becomes(() => log.getByText("step 9998").count(), 0, "progress is its last state");
   out(`\n${"x".repeat(1_000_000)}end`);
   await log.getByText(/x{100}end/).waitFor();
   const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
@@ -206,7 +207,7 @@ test("a long log opens quickly, and its cards are reached by their links", { ski
   const nodes = await log.evaluate((e) => e.querySelectorAll("*").length);
   t.diagnostic(`100,000 events shown in ${Math.round(took)} ms; ${nodes} nodes`);
   assert.ok(nodes <= 3_000, `${nodes} nodes`);
-  assert.ok(await log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
+  await until(() => log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 48), "it follows the end");
 
   await log.press("Home");
   await log.getByText("Step 0 is done.").waitFor();
@@ -229,22 +230,29 @@ test("a timeline is where it was left, after another session and after a reload"
   await log.hover();
   await page.mouse.wheel(0, -9_000);
   await page.getByRole("button", { name: /^Paused/ }).waitFor();
-  await page.waitForTimeout(500); // the place is kept when the scrolling has settled
-  const left = await view();
+  let left;
+  await until(async () => {
+    const was = left;
+    await page.waitForTimeout(500); // the place is kept when the scrolling has settled
+    left = await view();
+    return isDeepStrictEqual(left, was);
+  }, "the scrolling settles");
+  /** returned waits until the place is the one that was left. */
+  const returned = () =>
+    until(async () => {
+      const { id, offset } = await view();
+      return id === left.id && Math.abs(offset - left.offset) <= 2;
+    }, `it is at ${left.id} again`);
   await page.goto(`${server.url}#/s/s2`);
   await page.getByRole("button", { name: "Deny…" }).waitFor();
   await page.goto(`${server.url}#/s/s5`);
   await page.getByRole("button", { name: /^Paused/ }).waitFor();
-  await page.waitForTimeout(300);
-  const back = await view();
-  assert.equal(back.id, left.id);
-  assert.ok(Math.abs(back.offset - left.offset) <= 2, `${back.offset} is not ${left.offset}`);
+  await returned();
   await page.reload();
   await page.getByRole("button", { name: /^Paused/ }).waitFor();
+  await returned();
   await page.waitForTimeout(300);
-  const again = await view();
-  assert.equal(again.id, left.id);
-  assert.ok(Math.abs(again.offset - left.offset) <= 2, `${again.offset} is not ${left.offset}`);
+  await returned(); // and stays there
 });
 
 test("a card is opened and closed by keys, and stays so", { skip }, async () => {
@@ -253,7 +261,7 @@ test("a card is opened and closed by keys, and stays so", { skip }, async () => 
   await read.focus();
   await page.keyboard.press("Enter");
   await log.getByText("func (l *lexer) next() token {").first().waitFor();
-  assert.equal(await read.getAttribute("aria-expanded"), "true");
+  await becomes(() => read.getAttribute("aria-expanded"), "true");
   await page.reload();
   await log.locator("[data-id=s4c4] [data-head][aria-expanded=true]").waitFor();
   await log.locator("[data-id=s4c4] [data-head]").press("Space");

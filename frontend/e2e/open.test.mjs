@@ -2,7 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, skip } from "./browser.mjs";
+import { audit, becomes, hasFocus, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 
 const form = () => page.getByRole("dialog", { name: "New session" });
@@ -19,18 +19,18 @@ test("a session is opened by keys alone, with every choice in the request and in
   await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
   await page.keyboard.press("n");
   await box("Goal").waitFor();
-  assert.equal(await box("Goal").evaluate((e) => e === document.activeElement), true);
+  await until(() => hasFocus(box("Goal")), "the goal has the keyboard");
   await page.keyboard.type("it's\ntwo lines");
   await box("Title").fill("Mine");
   await form().getByRole("button", { name: "Use /home/kim/src/parser" }).click();
-  assert.equal(await box("Workspace").inputValue(), "/home/kim/src/parser");
+  await becomes(() => box("Workspace").inputValue(), "/home/kim/src/parser");
   const image = form().getByRole("combobox", { name: "Image" });
   await image.focus();
   await page.keyboard.type("node");
   await form().getByRole("option", { name: /node:22/ }).waitFor();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
-  assert.equal(await image.inputValue(), "node:22");
+  await becomes(() => image.inputValue(), "node:22");
   await form().getByRole("button", { name: /mounts and limits/ }).click();
   await form().getByRole("checkbox", { name: "Give the agent the browser" }).check();
   await form().getByRole("radio", { name: /^explore/ }).check();
@@ -43,8 +43,8 @@ test("a session is opened by keys alone, with every choice in the request and in
   await form().getByRole("combobox", { name: "Access" }).selectOption("rw");
   await form().getByText("agent explore · network open · user root · 1 mount · memory 4g").waitFor();
   await form().getByRole("button", { name: "Copy the command" }).click();
-  assert.equal(
-    await page.evaluate(() => navigator.clipboard.readText()),
+  await becomes(
+    () => page.evaluate(() => navigator.clipboard.readText()),
     `glovebox run --wall docker --image node:22 --workspace /home/kim/src/parser --model demo --agent explore --plugin browser --network open --user root --limit memory=4g --mount '{"source":"/srv/data set","target":"/data","mode":"rw"}' 'it'\\''s\ntwo lines'`,
   );
   await clean("the whole form");
@@ -63,7 +63,7 @@ test("what was written is kept when the form is closed, over a reload too, and g
   await box("Goal").waitFor();
   await page.keyboard.press("Escape"); // nothing was written: it closes at once
   await form().waitFor({ state: "detached" });
-  assert.equal(new URL(page.url()).hash, "#/");
+  await becomes(() => new URL(page.url()).hash, "#/");
   await page.keyboard.press("n");
   await box("Goal").fill("a long thought");
   await page.keyboard.press("Escape");
@@ -77,19 +77,19 @@ test("what was written is kept when the form is closed, over a reload too, and g
   await page.goto(`${server.url}#/new`);
   await page.reload();
   await box("Goal").waitFor();
-  assert.equal(await box("Goal").inputValue(), "a long thought");
+  await becomes(() => box("Goal").inputValue(), "a long thought");
   await box("Goal").press("Control+Enter");
   await page.getByRole("heading", { name: "a long thought" }).waitFor();
   await page.goto(`${server.url}#/new`);
   await box("Goal").waitFor();
-  assert.equal(await box("Goal").inputValue(), "");
+  await becomes(() => box("Goal").inputValue(), "");
 });
 
 test("a fault is put at its field, which gets the focus, also under the fold", { skip }, async () => {
   await open("#/new");
   await form().getByRole("button", { name: "Open session" }).click({ force: true });
   await form().getByText("Say what the agent should do.").waitFor();
-  assert.equal(await box("Goal").evaluate((e) => e === document.activeElement), true);
+  await until(() => hasFocus(box("Goal")), "the goal has the keyboard");
   await box("Goal").fill("go");
   await box("Workspace").fill("src/x");
   await form().getByRole("button", { name: "Open session" }).click();
@@ -105,7 +105,7 @@ test("a fault is put at its field, which gets the focus, also under the fold", {
   await form().getByRole("button", { name: /mounts and limits/ }).click();
   await form().getByRole("button", { name: "Open session" }).click();
   await form().getByText("/home/dev/.ssh is never mounted").waitFor();
-  assert.equal(await second.getByRole("textbox", { name: "Folder of this machine" }).evaluate((e) => e === document.activeElement), true);
+  await until(() => hasFocus(second.getByRole("textbox", { name: "Folder of this machine" })), "the folder has the keyboard");
 });
 
 test("a folder is picked by keys; one that is refused says why; a new one is made", { skip }, async () => {
@@ -119,12 +119,12 @@ test("a folder is picked by keys; one that is refused says why; a new one is mad
   await clean("the folder picker");
   await page.keyboard.press("Backspace");
   await picker.getByRole("button", { name: "notes" }).waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement?.textContent?.trim()), "src");
+  await becomes(() => page.evaluate(() => document.activeElement?.textContent?.trim()), "src");
   assert.equal(await picker.getByRole("button", { name: ".ssh" }).count(), 0);
   await picker.getByLabel(/Show hidden/).check();
   await picker.getByRole("button", { name: ".ssh" }).click();
   await picker.getByText("it holds more than a workspace").waitFor();
-  assert.equal(await picker.getByRole("button", { name: "Choose this folder" }).isDisabled(), true);
+  await until(() => picker.getByRole("button", { name: "Choose this folder" }).isDisabled(), "it cannot be chosen");
   await picker.getByRole("button", { name: "Home", exact: true }).click();
   await picker.getByRole("button", { name: "New folder" }).click();
   await page.keyboard.type("notes");
@@ -135,7 +135,7 @@ test("a folder is picked by keys; one that is refused says why; a new one is mad
   await picker.getByText("No folders in here.").waitFor();
   await picker.getByRole("button", { name: "Choose this folder" }).click();
   await picker.waitFor({ state: "detached" });
-  assert.equal(await box("Workspace").inputValue(), "/home/dev/new one");
+  await becomes(() => box("Workspace").inputValue(), "/home/dev/new one");
   assert.equal(sent().length, 0);
 });
 
@@ -151,7 +151,7 @@ test("an image that is not there is said before; the tiny one is built with step
   await page.keyboard.press("Escape");
   await form().getByRole("button", { name: "Open session" }).click();
   await form().getByText('"Bad Name" is not the name of an image').waitFor();
-  assert.equal(await form().getByRole("button", { name: "Pull it" }).count(), 0);
+  await form().getByRole("button", { name: "Pull it" }).waitFor({ state: "detached" });
   await image.fill("nothing:9");
   await page.keyboard.press("Escape");
   await form().getByRole("button", { name: "Pull it" }).waitFor();
@@ -205,7 +205,7 @@ test("a model without its key says what to set, and never asks for the key", { s
   await page.getByRole("heading", { name: "x", exact: true }).waitFor();
   assert.equal(sent()[0].model, "openai:own");
   await page.goto(`${server.url}#/new`);
-  assert.equal(await box("Name of the model").inputValue(), "openai:own"); // as it was chosen last
+  await becomes(() => box("Name of the model").inputValue(), "openai:own"); // as it was chosen last
 });
 
 test("the demo builds what it needs, and says what to look at until that is dismissed", { skip }, async () => {
@@ -255,7 +255,7 @@ test("a machine without walls is explained, and nothing runs on it unless that i
   const main = page.getByRole("main");
   await main.getByRole("heading", { name: "This machine has no wall yet" }).waitFor();
   await main.getByText("sudo apt-get install bubblewrap", { exact: true }).waitFor();
-  assert.equal(await main.getByRole("button", { name: "Try the demo" }).isDisabled(), true);
+  await until(() => main.getByRole("button", { name: "Try the demo" }).isDisabled(), "there is no demo without a wall");
   await clean("the start without walls");
   await main.getByRole("button", { name: "New session" }).click();
   await box("Goal").fill("go");
@@ -276,12 +276,12 @@ test("a machine without walls is explained, and nothing runs on it unless that i
 test("an example fills the form, and leaves what was written above it", { skip }, async () => {
   await open();
   await page.getByRole("main").getByRole("button", { name: "Find a bug" }).click();
-  assert.match(await box("Goal").inputValue(), /^Look for a real bug/);
+  await until(async () => (await box("Goal").inputValue()).startsWith("Look for a real bug"), "the example");
   await box("Goal").fill("mine");
   await form().getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Close", exact: true }).last().click();
   await page.getByRole("main").getByRole("button", { name: "Find a bug" }).click();
-  assert.match(await box("Goal").inputValue(), /^mine\n\nLook for/);
+  await until(async () => (await box("Goal").inputValue()).startsWith("mine\n\nLook for"), "the example below what was there");
 });
 
 test("checks are run again, dismissed until they change, and listed in full", { skip }, async () => {
@@ -313,7 +313,7 @@ test("without the server the form keeps what is written, and opens when it is ba
   await page.context().setOffline(true);
   server.dropAll();
   await form().getByText("The server does not answer. What you write is kept").waitFor();
-  assert.equal(await form().getByRole("button", { name: "Open session" }).isDisabled(), true);
+  await until(() => form().getByRole("button", { name: "Open session" }).isDisabled(), "it cannot be opened now");
   await page.context().setOffline(false);
   await form().getByText("The server does not answer. What you write is kept").waitFor({ state: "detached" });
   await box("Goal").press("Control+Enter");
@@ -344,6 +344,6 @@ test("at 360 pixels the form fills the screen and nothing is cut off", { skip },
   await open("#/new", {}, { viewport: { width: 360, height: 740 } });
   await form().getByRole("button", { name: /mounts and limits/ }).click();
   await form().getByRole("button", { name: "Add a mount" }).click();
-  const { x, width, over } = await form().evaluate((e) => ({ x: e.getBoundingClientRect().x, width: e.getBoundingClientRect().width, over: [...e.querySelectorAll("*")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1).length }));
-  assert.deepEqual({ x, width, over }, { x: 0, width: 360, over: 0 });
+  const place = () => form().evaluate((e) => ({ x: e.getBoundingClientRect().x, width: e.getBoundingClientRect().width, over: [...e.querySelectorAll("*")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1).length }));
+  await becomes(place, { x: 0, width: 360, over: 0 });
 });

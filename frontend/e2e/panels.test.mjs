@@ -1,54 +1,24 @@
 // The dock's panels, in a real browser under the content security policy:
 //   npm run build && node --test e2e/panels.test.mjs
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
-import { audit, browse, skip, until } from "./browser.mjs";
-import { start, TOKEN } from "./mock.mjs";
+import { beforeEach, test } from "node:test";
+import { audit, becomes, skip, until } from "./browser.mjs";
+import { page, serve, server, show, view } from "./canned.mjs";
+import { stamp } from "./clock.mjs";
 
-const browser = browse();
-
-let server;
-let page;
-let faults;
-
-async function fresh(options = {}) {
-  const context = await browser().newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
-  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  await context.addInitScript(() => {
-    window.violations = [];
-    document.addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
-  });
-  page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("pageerror", (e) => faults.push(String(e)));
-}
+const fresh = (settings = {}) => view({ viewport: { width: 1280, height: 800 }, ...settings });
 
 beforeEach(async () => {
   if (skip) return;
-  server = await start();
-  faults = [];
+  await serve();
   await fresh();
 });
-afterEach(async () => {
-  if (skip) return;
-  const violations = await page.evaluate(() => window.violations);
-  await page.context().close();
-  await server.close();
-  assert.deepEqual(violations, [], "the content security policy was not broken");
-  assert.deepEqual(faults, []);
-});
-
-async function open(where) {
-  await page.goto(`${server.url}#token=${TOKEN}`);
-  await page.locator("nav").first().waitFor({ state: "attached" });
-  await page.goto(`${server.url}#/s/${where}`);
-}
 
 const shell = () => [...server.place("s1").shells.values()].at(-1);
 const screen = () => page.locator(".xterm-rows").last();
 
 async function openTerminal() {
-  await open("s1/terminal");
+  await show("#/s/s1/terminal");
   await page.getByRole("button", { name: "Open a terminal", exact: true }).click();
   await screen().getByText("kim@sandbox").first().waitFor();
 }
@@ -62,9 +32,8 @@ test("a terminal takes keys, shows colours, and leaves nothing to hostile output
   await openTerminal();
   await page.keyboard.type("test\n");
   await screen().getByText("lexer_test.go:31").waitFor();
-  const colour = await screen().getByText("lexer_test.go:31").evaluate((e) => getComputedStyle(e).color);
-  assert.notEqual(colour, await page.evaluate(() => getComputedStyle(document.body).color), "a colour of 24 bits is drawn");
-  assert.equal(await screen().evaluate((e) => getComputedStyle(e).whiteSpace), "pre", "the rules of the terminal's style hold");
+  await until(() => screen().getByText("lexer_test.go:31").evaluate((e) => getComputedStyle(e).color !== getComputedStyle(document.body).color), "a colour of 24 bits is drawn");
+  await becomes(() => screen().evaluate((e) => getComputedStyle(e).whiteSpace), "pre", "the rules of the terminal's style hold");
 
   await page.evaluate(() => navigator.clipboard.writeText("mine"));
   await page.keyboard.type("evil\n");
@@ -97,8 +66,9 @@ test("Esc is the shell's, and a key leads out of the terminal", { skip }, async 
   assert.deepEqual(server.posts.filter((p) => p.path.endsWith("/interrupt")), []);
   await page.getByText("leaves the terminal").waitFor();
   await page.keyboard.press("Control+Shift+E");
-  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("role")), "tab");
+  await becomes(() => page.evaluate(() => document.activeElement?.getAttribute("role")), "tab");
   await page.keyboard.press("ArrowDown");
+  await until(() => page.evaluate(() => document.activeElement?.matches(".xterm-helper-textarea")), "the terminal has the keyboard again");
   await page.keyboard.type("echo back\n");
   await screen().getByText("back", { exact: true }).waitFor();
 });
@@ -110,10 +80,10 @@ test("a terminal outlives its view, a lost connection and a reload, and shows no
   server.dropAll();
   shell().write("meanwhile\r\n");
   await screen().getByText("meanwhile").waitFor();
-  assert.equal(await screen().getByText("meanwhile").count(), 1);
+  await becomes(() => screen().getByText("meanwhile").count(), 1);
   await page.reload();
   await screen().getByText("meanwhile").waitFor();
-  assert.equal(await screen().getByText("first", { exact: true }).count(), 1);
+  await becomes(() => screen().getByText("first", { exact: true }).count(), 1);
 });
 
 test("old output asks nothing of the shell when it is shown again", { skip }, async () => {
@@ -192,15 +162,31 @@ test("several terminals: new, too many, close with a question, ended", { skip },
   await until(() => server.place("s1").shells.size === 4, "a new one");
 });
 
-test("a stopped sandbox offers to be started", { skip }, async () => {
-  await open("s3/terminal");
-  await page.getByText("The sandbox is stopped").waitFor();
-  await page.locator("#panel-terminal").getByRole("button", { name: "Start" }).click();
-  await until(() => server.posts.some((p) => p.path === "/api/v1/sessions/s3/start"), "the command");
+test("where the sandbox is not up, each panel says so and offers what brings it back", { skip }, async () => {
+  for (const at of ["terminal", "files", "browser"]) {
+    await show(`#/s/s3/${at}`);
+    const panel = page.locator(`#panel-${at}`);
+    for (const { value, cause, says, act, verb } of [
+      { value: "stopped", cause: "out of memory", says: "The sandbox is stopped", act: "Start", verb: "start" },
+      { value: "paused", cause: "", says: "The sandbox is paused", act: "Unpause", verb: "unpause" },
+      { value: "unreachable", cause: "engine not answering", says: "The sandbox does not answer", act: "Attach", verb: "attach" },
+      { value: "lost", cause: "removed", says: "The sandbox is lost", act: "Re-provision", verb: "reprovision" },
+    ]) {
+      server.change("s3", { sandbox: { value, cause, observed_at: stamp(), source: "engine" } });
+      await panel.getByText(says).waitFor();
+      await panel.getByRole("button", { name: act, exact: true }).click();
+      await until(() => server.posts.at(-1)?.path === `/api/v1/sessions/s3/${verb}`, `${verb} in the panel "${at}"`);
+      await panel.getByText(says).waitFor({ state: "detached" });
+    }
+    server.change("s3", { adopted: true, sandbox: { value: "lost", cause: "removed", observed_at: stamp(), source: "engine" } });
+    await panel.getByText("Somebody removed it.").waitFor();
+    await panel.getByRole("button", { name: "New session", exact: true }).waitFor();
+    server.change("s3", { adopted: false });
+  }
 });
 
 test("files: the tree by keyboard, a text, and what changes under it", { skip }, async () => {
-  await open("s1/files");
+  await show("#/s/s1/files");
   const tree = page.getByRole("tree");
   await tree.getByRole("treeitem", { name: "cmd", exact: true }).focus();
   await page.keyboard.press("i"); // the name that begins with it
@@ -230,17 +216,17 @@ test("files: the tree by keyboard, a text, and what changes under it", { skip },
 });
 
 test("files: pictures, bytes, cut ones, refused ones, names that lie", { skip }, async () => {
-  await open("s1/files//workspace/logo.png");
+  await show("#/s/s1/files//workspace/logo.png");
   await page.getByText("10 × 10").waitFor();
-  await open("s1/files//workspace/core");
+  await show("#/s/s1/files//workspace/core");
   const saved = page.waitForEvent("download");
   await page.locator(".notice").getByRole("button", { name: "Download" }).click();
   assert.equal((await saved).suggestedFilename(), "core");
-  await open("s1/files//workspace/build.log");
+  await show("#/s/s1/files//workspace/build.log");
   await page.getByText(/Only the first .* are shown/).waitFor();
-  await open("s1/files//workspace/gone.txt");
+  await show("#/s/s1/files//workspace/gone.txt");
   await page.getByText("It is not there").waitFor();
-  await open("s1/files");
+  await show("#/s/s1/files");
   await page.getByRole("treeitem", { name: "secret", exact: true }).click();
   await page.getByText("permission denied").waitFor();
   await page.getByRole("treeitem", { name: /evil.U\+202E.gnp\.exe/ }).waitFor();
@@ -252,7 +238,7 @@ test("files: pictures, bytes, cut ones, refused ones, names that lie", { skip },
 });
 
 test("the container's card: only what makes sense can be done, and the rest says why", { skip }, async () => {
-  await open("s1/container");
+  await show("#/s/s1/container");
   const panel = page.locator("#panel-container");
   await panel.getByRole("meter", { name: "Memory" }).waitFor();
   await panel.getByText(/^\d\.\d\d of 2 cores/).waitFor(); // two readings
@@ -272,33 +258,32 @@ test("the container's card: only what makes sense can be done, and the rest says
 });
 
 test("the isolation chip asks both sides", { skip }, async () => {
-  await open("s1");
+  await show("#/s/s1");
   await page.getByRole("button", { name: /isolated/ }).click();
   const dialog = page.getByRole("dialog");
-  assert.match(await dialog.locator(".sum").innerText(), /^5 of 7 differ\. The kernel is shared by all walls of this machine\. Asked at /);
+  await dialog.locator(".sum").filter({ hasText: /^\s*5 of 7 differ\. The kernel is shared by all walls of this machine\.\s+Asked at / }).waitFor();
   await dialog.getByRole("row", { name: /Host name workbench 3f2a9c01d4e7 its own names/ }).waitFor();
   await clean("dialog");
   await page.keyboard.press("Escape");
-  await open("s4");
+  await show("#/s/s4");
   await page.getByRole("button", { name: "no wall" }).click();
   await dialog.getByText("Nothing is kept apart").waitFor();
 });
 
 for (const colorScheme of ["light", "dark"]) {
   test(`axe finds nothing serious in the ${colorScheme} panels`, { skip }, async () => {
-    await page.context().close();
     await fresh({ colorScheme, bypassCSP: true }); // axe itself adds styles
-    await open("s1/container");
+    await show("#/s/s1/container");
     await page.locator("#panel-container").getByRole("meter", { name: "Memory" }).waitFor();
     await page.getByText("By hand, without Glovebox").click();
     await clean("#panel-container");
     await openTerminal();
     await page.keyboard.type("ls\n");
     await clean("#panel-terminal");
-    await open("s1/files");
+    await show("#/s/s1/files");
     await page.getByRole("treeitem", { name: "internal", exact: true }).click();
     await clean("#panel-files");
-    await open("s1/files//workspace/internal/lexer/lexer.go");
+    await show("#/s/s1/files//workspace/internal/lexer/lexer.go");
     await page.getByRole("textbox", { name: "Text of lexer.go" }).waitFor();
     await clean("#panel-files");
   });

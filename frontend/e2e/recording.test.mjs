@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/recording.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, skip } from "./browser.mjs";
+import { audit, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 
 const view = () => page.getByRole("region", { name: "Recording", exact: true });
@@ -23,7 +23,7 @@ async function shown() {
 test("a person goes back and forth by keyboard, and sees what was done where", { skip }, async () => {
   await shown();
   await caption("click <button> Print (failed)");
-  assert.ok(Math.abs((await across("y", "height")) - 300 / 800) < 0.02, "the box is where the element was, on a page that has scrolled");
+  await until(async () => Math.abs((await across("y", "height")) - 300 / 800) < 0.02, "the box is where the element was, on a page that has scrolled");
   await slider().focus();
   await page.keyboard.press("End");
   await caption("Harbour Tickets: ticket 4711");
@@ -34,16 +34,15 @@ test("a person goes back and forth by keyboard, and sees what was done where", {
   server.change("s1", { updated_at: new Date().toISOString() });
   await page.waitForTimeout(500); // news of the session do not move it
   await caption("click <a> Sign in");
-  assert.ok(Math.abs((await across("x", "width")) - 1166 / 1280) < 0.02, "the box is where the element was");
-  const picture = await view().locator("img").boundingBox();
-  assert.ok(Math.abs(picture.width / picture.height - 1.6) < 0.02, "the picture keeps its shape");
+  await until(async () => Math.abs((await across("x", "width")) - 1166 / 1280) < 0.02, "the box is where the element was");
+  await until(() => view().locator("img").evaluate((e) => Math.abs(e.clientWidth / e.clientHeight - 1.6) < 0.02), "the picture keeps its shape");
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowRight");
   await caption("A person had control: nothing is recorded then.");
-  assert.equal(await view().locator("img").isVisible(), false);
+  await view().locator("img").waitFor({ state: "hidden" });
   await page.keyboard.press("PageDown");
   await caption("click <button> Print (failed)");
-  assert.match(await slider().getAttribute("aria-valuetext"), /click <button> Print/);
+  await until(async () => (await slider().getAttribute("aria-valuetext")).includes("click <button> Print"), "the slider says it too");
   await page.keyboard.press("End");
   await caption("Harbour Tickets: ticket 4711");
   await page.keyboard.press("Home");
@@ -86,7 +85,7 @@ test("it is erased after a question, and nothing of it is shown then", { skip },
   await view().getByRole("button", { name: "Erase" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Erase" }).click();
   await view().getByText("The recording was erased").waitFor();
-  assert.equal(await view().locator("img").count(), 0);
+  await view().locator("img").waitFor({ state: "detached" });
   server.recording("s1").frame(601, "After it");
   await caption("After it");
 });

@@ -2,8 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isDeepStrictEqual } from "node:util";
-import { audit, quickly, skip, until } from "./browser.mjs";
+import { audit, becomes, quickly, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 import { TOKEN } from "./mock.mjs";
 
@@ -72,14 +71,14 @@ test("without the server all that tells of now looks stale at once, and nothing 
   server.dropAll();
   await page.getByText("The server does not answer. What you see is").waitFor();
   const grey = await page.evaluate(() => Object.assign(document.body.appendChild(document.createElement("i")), { style: "color: var(--text-3)" }) && getComputedStyle(document.body.lastChild).color);
-  assert.deepEqual(await colours(), before.map((all) => all.map(() => grey)));
-  assert.equal(await spinning(), 0);
+  await becomes(colours, before.map((all) => all.map(() => grey)));
+  await becomes(spinning, 0);
   const took = await card.locator(".took").textContent();
   await page.waitForTimeout(2_500); // the clock ticks each second
   assert.equal(await card.locator(".took").textContent(), took);
   await page.context().setOffline(false);
   await page.getByText("The server does not answer.").waitFor({ state: "detached" });
-  await until(async () => isDeepStrictEqual(await colours(), before), "the states are heard again"); // those of before may be old by now
+  await becomes(colours, before, "the states are heard again"); // those of before may be old by now
   assert.notEqual(await card.locator(".took").textContent(), took);
 });
 
@@ -123,7 +122,7 @@ test("each state says what it means and offers what helps", { skip }, async () =
   await header().getByRole("button", { name: "Re-provision" }).waitFor();
   server.change("s2", { suspended: "turn_failed", detail: `turn failed: the sandbox: ${CAUSE}` });
   await page.getByText("The turn failed: it has no sandbox").waitFor();
-  assert.equal((await page.locator("body").innerText()).split(CAUSE).length - 1, 1, "the cause is told once");
+  await becomes(async () => (await page.locator("body").innerText()).split(CAUSE).length - 1, 1, "the cause is told once");
   // With the lines of its log, the card tells more than the banner does.
   server.tell("s2", "SandboxStateChanged", { condition: condition("failed", CAUSE), ref: "", detail: `${CAUSE}; its last lines:\nno such user` });
   await panel().locator(".words").getByText("no such user").waitFor();
@@ -152,12 +151,12 @@ test("the chip says whose walls there are, and is not there without a sandbox", 
   server.change("s2", { adopted: true, network: "open" });
   await header().getByRole("button", { name: "found: its own walls" }).waitFor();
   await header().getByText("network open").waitFor();
-  assert.match(await chip.getAttribute("class"), /warn/);
+  await until(async () => /warn/.test(await chip.getAttribute("class")), "the chip warns");
   await panel().getByRole("button", { name: "Snapshot…" }).click({ force: true }); // one that says why not
   await panel().getByText("docker commit makes an image of it").waitFor();
   server.change("s2", { adopted: false, wall: "remote" });
   await header().getByRole("button", { name: "remote: its own walls" }).waitFor();
-  assert.doesNotMatch(await chip.getAttribute("class"), /good|warn/);
+  await until(async () => !/good|warn/.test(await chip.getAttribute("class")), "the chip says neither well nor ill");
 });
 
 test("a found container that is gone offers a new session, and one that was left keeps its changes", { skip }, async () => {
@@ -165,7 +164,7 @@ test("a found container that is gone offers a new session, and one that was left
   server.change("s2", { adopted: true });
   await became("lost", "removed");
   await panel().getByText("The container that was there before is gone").waitFor();
-  assert.equal(await page.getByRole("button", { name: "Re-provision" }).count(), 0);
+  await becomes(() => page.getByRole("button", { name: "Re-provision" }).count(), 0);
   await panel().getByRole("button", { name: "New session" }).waitFor();
   await header().getByRole("button", { name: "New session" }).click();
   await form().waitFor();
@@ -182,10 +181,10 @@ test("the header and the card tell one state, the newest that was observed", { s
   await became("stopped", "killed");
   server.late("s2", { title: "Told late", sandbox: { value: "ready", cause: "", observed_at: early, source: "engine" } });
   await page.getByRole("heading", { name: "Told late" }).waitFor();
-  assert.match(await header().locator(".pill").nth(1).innerText(), /^stopped: killed/);
-  assert.match(await panel().locator(".pill").first().innerText(), /^stopped: killed/);
-  assert.equal(await panel().locator("button.primary").innerText(), "Start");
-  assert.equal(await header().locator("button.primary").innerText(), "Start");
+  const tells = () => Promise.all([header().locator(".pill").nth(1), panel().locator(".pill").first()].map(async (pill) => /^stopped: killed/.test(await pill.innerText())));
+  await becomes(tells, [true, true]);
+  await becomes(() => panel().locator("button.primary").innerText(), "Start");
+  await becomes(() => header().locator("button.primary").innerText(), "Start");
 });
 
 test("an address with a token that is pasted into the open page loses it", { skip }, async () => {
@@ -235,7 +234,7 @@ test("a snapshot is named, shows that it is made, and a session starts from it",
   await dialog().getByText("glovebox/snapshot:tools").waitFor();
   await dialog().getByText("393 MiB, with all that it is made on").waitFor();
   await dialog().getByRole("button", { name: "New session from it" }).click();
-  assert.equal(await form().getByRole("combobox", { name: "Image" }).inputValue(), "glovebox/snapshot:tools");
+  await becomes(() => form().getByRole("combobox", { name: "Image" }).inputValue(), "glovebox/snapshot:tools");
 });
 
 test("a fork says what both share, and opens", { skip }, async () => {
@@ -261,16 +260,16 @@ test("the form: the proxy is chosen, with what it lets through, and the command 
   await open("#/new");
   await form().getByRole("textbox", { name: "Goal", exact: true }).fill("go");
   await form().getByRole("button", { name: /mounts and limits/ }).click();
-  assert.ok(await form().getByRole("radio", { name: /^proxy/ }).isChecked());
+  await until(() => form().getByRole("radio", { name: /^proxy/ }).isChecked(), "the proxy is chosen");
   const allow = form().getByRole("textbox", { name: "Let through besides" });
   await allow.fill("registry.lan:5000\nhttp://bad");
   await form().getByRole("button", { name: "Open session" }).click();
   await form().getByText('"http://bad" is not HOST[:PORT]').waitFor();
-  assert.equal(await allow.getAttribute("aria-invalid"), "true");
+  await becomes(() => allow.getAttribute("aria-invalid"), "true");
   await allow.fill("registry.lan:5000\n*.corp.example");
   await form().getByText(/--network proxy --allow registry\.lan:5000 --allow '\*\.corp\.example'/).waitFor();
   await form().getByRole("radio", { name: "Linux namespaces" }).check();
-  assert.equal(await form().getByRole("radio", { name: /^open/ }).count(), 0, "only a container can have an open network");
+  await becomes(() => form().getByRole("radio", { name: /^open/ }).count(), 0, "only a container can have an open network");
   await form().getByRole("radio", { name: "Docker container" }).check();
   await form().getByRole("radio", { name: /^aio/ }).check();
   await form().getByText("without the wire").waitFor();
@@ -284,7 +283,7 @@ test("the form: a remote sandbox by its URL", { skip }, async () => {
   await open("#/new");
   await form().getByRole("textbox", { name: "Goal", exact: true }).fill("go");
   await form().getByRole("radio", { name: "Remote sandbox" }).check();
-  assert.equal(await form().getByRole("textbox", { name: "Workspace" }).count(), 0);
+  await form().getByRole("textbox", { name: "Workspace" }).waitFor({ state: "detached" });
   await form().getByRole("button", { name: "Open session" }).click();
   await form().getByText("Write the URL of a sandbox.").waitFor();
   await form().getByRole("textbox", { name: "URL", exact: true }).fill("https://box.example/a");
@@ -331,6 +330,7 @@ for (const theme of ["light", "dark"]) {
     found.push(...(await audit(page, "fork", { within: "dialog" })));
     await page.keyboard.press("Escape");
     await panel().getByRole("button", { name: "Snapshot…" }).click();
+    await dialog().getByLabel("Name").waitFor();
     found.push(...(await audit(page, "snapshot", { within: "dialog" })));
     await page.keyboard.press("Escape");
     await page.goto(`${server.url}#/new`);

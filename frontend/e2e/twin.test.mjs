@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/twin.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { audit, skip } from "./browser.mjs";
+import { audit, becomes, skip } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
 import { fault } from "./fault.mjs";
 
@@ -77,7 +77,7 @@ test("a search counts, goes on, comes around, and moves nothing but the text", {
   await search().fill("no such ferry");
   await twin().getByText("no match").waitFor();
   await page.keyboard.press("Escape");
-  assert.equal(await search().inputValue(), "");
+  await becomes(() => search().inputValue(), "");
 });
 
 test("a page of five thousand parts is there at once, and whole when it is scrolled", { skip }, async () => {
@@ -102,7 +102,7 @@ test("a page of five thousand parts is there at once, and whole when it is scrol
       await new Promise((done) => setTimeout(done, 50));
     }
   });
-  assert.equal(await rows(), 5000);
+  await becomes(rows, 5000);
   await page.locator(".twin .scroll > p", { hasText: "The page is longer: 5000 parts of it were read." }).waitFor();
   const longest = await page.evaluate(() => window.longest);
   assert.ok(longest < 3_000, `the page stood still for ${Math.round(longest)} ms`);

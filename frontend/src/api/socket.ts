@@ -1,4 +1,5 @@
 import type { Frame } from "./types.gen";
+import { wireTo } from "./wire";
 
 /** What the connection is doing. retryAt is in milliseconds since the epoch. */
 export type Link =
@@ -180,9 +181,5 @@ export class EventSocket {
 
 /** connectTo returns what makes one WebSocket to the server of this page. */
 export function connectTo(location: { protocol: string; host: string }, token: string): () => Wire {
-  const scheme = location.protocol === "https:" ? "wss" : "ws";
-  return () => {
-    const ws = new WebSocket(`${scheme}://${location.host}/api/v1/events`, ["glovebox.v1", `token.${token}`]);
-    return ws as unknown as Wire;
-  };
+  return () => wireTo(location, token, "/events") as unknown as Wire;
 }

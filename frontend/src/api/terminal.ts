@@ -1,4 +1,5 @@
 import type { ErrorBody, Terminal, TerminalSocket as Message } from "./types.gen";
+import { wireTo } from "./wire";
 
 /** What the connection to a terminal is doing. */
 export type TerminalLink = "connecting" | "open" | "waiting" | "closed";
@@ -204,11 +205,6 @@ export function terminalAt(
   session: string,
   terminal: string,
 ): (after: number) => TerminalWire {
-  const scheme = location.protocol === "https:" ? "wss" : "ws";
-  const path = `/api/v1/sessions/${encodeURIComponent(session)}/terminals/${encodeURIComponent(terminal)}/socket`;
-  return (after) => {
-    const ws = new WebSocket(`${scheme}://${location.host}${path}?after=${after}`, ["glovebox.v1", `token.${token}`]);
-    ws.binaryType = "arraybuffer";
-    return ws as unknown as TerminalWire;
-  };
+  const path = `/sessions/${encodeURIComponent(session)}/terminals/${encodeURIComponent(terminal)}/socket`;
+  return (after) => wireTo(location, token, `${path}?after=${after}`) as unknown as TerminalWire;
 }

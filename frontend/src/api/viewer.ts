@@ -1,4 +1,5 @@
 import type { BrowserSocket as Message, ErrorBody, RelayCommand, RelayFrame, RelayInput, RelayState } from "./types.gen";
+import { wireTo } from "./wire";
 
 /** What the connection to the view of a browser is doing. Refused is the server's no, ended the browser's end. */
 export type ViewerLink = "paused" | "connecting" | "open" | "waiting" | "refused" | "ended" | "closed";
@@ -285,15 +286,9 @@ export function viewerAt(
   session: string,
   viewer: string,
 ): (size: Size) => ViewerWire {
-  const scheme = location.protocol === "https:" ? "wss" : "ws";
   return ({ width, height, dpr }) => {
     const query = new URLSearchParams({ viewer, width: String(width), height: String(height), dpr: String(dpr) });
-    const ws = new WebSocket(`${scheme}://${location.host}/api/v1/sessions/${encodeURIComponent(session)}/browser/socket?${query}`, [
-      "glovebox.v1",
-      `token.${token}`,
-    ]);
-    ws.binaryType = "arraybuffer";
-    return ws as unknown as ViewerWire;
+    return wireTo(location, token, `/sessions/${encodeURIComponent(session)}/browser/socket?${query}`) as unknown as ViewerWire;
   };
 }
 

@@ -19,6 +19,7 @@ import { Prefs } from "./prefs.svelte";
 import { Router, type Route } from "./route.svelte";
 import { Timeline } from "./timeline.svelte";
 import { Toasts } from "./toasts.svelte";
+import { Unsent } from "./unsent.svelte";
 
 /** The first frame after a pause is shown at once; those that follow are gathered so long, for one rendering. */
 const GATHER_MS = 30;
@@ -60,6 +61,7 @@ export class App {
   readonly prefs = new Prefs(localStorage);
   readonly consent = new Consent(localStorage);
   readonly keys = new Keys();
+  readonly unsent = new Unsent();
   readonly health = new Health(localStorage);
   readonly images = new Images(() => this.client);
   readonly containers = new Containers(() => this.client);
@@ -223,12 +225,22 @@ export class App {
 
   // Commands. Each answers whether the server took it; what follows shows in the events.
 
-  send = (id: string, text: string) => this.attempt("The message was not sent", () => this.client.send(id, text));
+  send = (id: string, text: string) =>
+    this.attempt("The message was not sent", async () => {
+      await this.client.send(id, text);
+      this.unsent.write("", id);
+    });
   rename = (id: string, title: string) => this.attempt("The title was not changed", () => this.client.rename(id, title));
   decide = (id: string, callID: string, allow: boolean, reason: string) =>
-    this.attempt("The answer was not taken", () => this.client.decide(id, callID, { allow, reason }));
+    this.attempt("The answer was not taken", async () => {
+      await this.client.decide(id, callID, { allow, reason });
+      this.unsent.write("", id, callID);
+    });
   answer = (id: string, callID: string, r: AnswerRequest) =>
-    this.attempt("The answer was not taken", () => this.client.answer(id, callID, r));
+    this.attempt("The answer was not taken", async () => {
+      await this.client.answer(id, callID, r);
+      this.unsent.write("", id, callID);
+    });
   /** answerHands answers an agent that asked for hands in the browser. It goes on at once, so this window gives control back first. */
   async answerHands(id: string, callID: string, r: AnswerRequest): Promise<boolean> {
     const browser = this.browser(id);

@@ -63,7 +63,16 @@ export function failedText(s: Pick<Session, "adopted">): string {
 
 /** notUpTitle names a state in which a sandbox shows nothing. */
 export function notUpTitle(value: Condition["value"]): string {
-  return value === "failed" ? "There is no sandbox" : `The sandbox is ${value}`;
+  switch (value) {
+    case "failed":
+      return "There is no sandbox";
+    case "unreachable":
+      return "The sandbox does not answer";
+    case "allocating":
+      return "The sandbox is being made";
+    default:
+      return `The sandbox is ${value}`;
+  }
 }
 
 /** limitText says a limit of a sandbox; the engine writes 0 or less where there is none. */
