@@ -173,7 +173,7 @@ func (w *watched) painting(ctx context.Context) error {
 		if err := w.show(ctx, stillPage, paintPage); err != nil {
 			return err
 		}
-		got, use, err := during(ctx, span, w.bare.next, below(w.bare.pid()))
+		got, use, err := during(ctx, span, w.bare.next, tree(w.bare.pid()))
 		if err != nil {
 			return err
 		}
@@ -286,7 +286,7 @@ func (w *watched) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bare, err := proportional(below(w.bare.pid())())
+	bare, err := proportional(tree(w.bare.pid())())
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,18 @@ func below(root int) func() ([]proc, error) {
 	}
 }
 
+// tree finds a process and all below it.
+func tree(root int) func() ([]proc, error) {
+	return func() ([]proc, error) {
+		self, err := only(root)()
+		if err != nil {
+			return nil, err
+		}
+		rest, err := below(root)()
+		return append(self, rest...), err
+	}
+}
+
 // lives reports whether a process has not ended yet.
 func (p proc) lives() bool {
 	_, start, err := parentOf(p.pid)
