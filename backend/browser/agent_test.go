@@ -242,7 +242,7 @@ func TestDialog(t *testing.T) {
 	}
 	wants(t, d.do(browser.Action{Kind: browser.Dialog, Accept: true}), `confirm "Delete?" was accepted`, "said true")
 
-	l = d.click(number(t, l, "Confirm")) // the numbers of before the dialog hold: same page, same buttons
+	d.click(number(t, l, "Confirm")) // the numbers of before the dialog hold: same page, same buttons
 	if _, err := d.agent.Screenshot(t.Context(), browser.Shot{}); err != nil {
 		t.Fatalf("a screenshot under a dialog: %v", err)
 	}
@@ -517,8 +517,7 @@ func TestBrowserThatDies(t *testing.T) {
 	}})
 	defer b.Close()
 	agent := browser.NewAgent(browser.Options{Browser: b})
-	l, err := agent.Navigate(t.Context(), "about:blank")
-	if err != nil {
+	if _, err := agent.Navigate(t.Context(), "about:blank"); err != nil {
 		t.Fatal(err)
 	}
 	chrome.Kill()
@@ -534,7 +533,8 @@ func TestBrowserThatDies(t *testing.T) {
 	if _, err := agent.Click(t.Context(), browser.At{Number: 1}); !errors.Is(err, browser.ErrStale) {
 		t.Errorf("an old number at a new browser: %v, want ErrStale", err)
 	}
-	if l, err = agent.Extract(t.Context()); err != nil {
+	l, err := agent.Extract(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	wants(t, l, "about:blank")

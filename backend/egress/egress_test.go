@@ -321,8 +321,7 @@ func TestHTTP_advisesWhatWorks(t *testing.T) {
 }
 
 func TestHTTP_judgesEveryRequestAnew(t *testing.T) {
-	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/out":
 			http.Redirect(w, r, "http://10.0.0.9/secret", http.StatusFound)

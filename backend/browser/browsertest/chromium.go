@@ -183,7 +183,7 @@ func (c *Chromium) Context(tb testing.TB) Place {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		// A browser that the test killed has nothing to dispose of.
-		cdp.Call(ctx, conn, target.DisposeBrowserContext, target.DisposeBrowserContextParams{BrowserContextID: made.BrowserContextID})
+		cdp.Call(ctx, conn, target.DisposeBrowserContext, target.DisposeBrowserContextParams(made))
 		conn.Close()
 	})
 	return p

@@ -88,6 +88,8 @@ func (s *standalone) config(stdout io.Writer) (cfg wire.GuestConfig, err error) 
 
 // standing keeps the listener's file from being collected, and closed with it,
 // before the guest has taken its descriptor.
+//
+//lint:ignore U1000 to hold it is its use
 var standing *os.File
 
 // mayListen refuses a listener that others than this machine can reach, and that
