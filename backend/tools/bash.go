@@ -101,11 +101,15 @@ func (t *Bash) Run(ctx context.Context, c Call) (Result, error) {
 		Timeout: time.Duration(p.Timeout) * time.Millisecond, Overflow: execenv.OverflowDrop,
 	}, c.Live)
 	if err != nil {
-		r, err := fault(ctx, err)
-		// What ran and failed is no error, and what the end of its sandbox took along
-		// has an outcome beside it.
-		r.NotMade = (r.NotMade || r.Status == task.CallError) && !o.Interrupted
-		return r, err
+		r, fatal := fault(ctx, err)
+		switch {
+		case o.Interrupted && r.Status == task.CallLost && errors.Is(err, sandbox.ErrStopped): // the sandbox's end took it along
+			r.NotMade = false
+			r.Text = clean(fmt.Sprintf("Ended with its sandbox: %v. What the command had done until then stays; look at the state of things before you run it again.", err))
+		case r.Status == task.CallError: // what ran and failed is no error
+			r.NotMade = true
+		}
+		return r, fatal
 	}
 	return Result{Status: bashStatus(o), Text: bashText(p, o), Display: bashDisplay(p, o), Kill: o.Kill, Took: o.Duration}, nil
 }

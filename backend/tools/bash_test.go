@@ -190,6 +190,9 @@ func TestBash_saysWhetherItWasMade(t *testing.T) {
 		if err != nil || r.NotMade != c.notMade {
 			t.Errorf("%s: not made %v, %v, want %v; text %q", name, r.NotMade, err, c.notMade, r.Text)
 		}
+		if strings.Contains(r.Text, "Nothing was done") && !r.NotMade {
+			t.Errorf("%s: it may have done something, and says %q", name, r.Text)
+		}
 		rec, err := r.Record("c", "Bash", execenv.Where{}, 0)
 		if err != nil || rec.NotMade != c.notMade {
 			t.Errorf("%s: the log says not made %v, %v", name, rec.NotMade, err)
