@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/httpapi"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
@@ -35,6 +36,25 @@ func TestVerbs_already(t *testing.T) {
 	says("was released already", "release")
 }
 
+// following starts a verb that follows what a server does, waits until it has printed
+// begun, and returns it with all that it prints.
+func following(t *testing.T, data string, within time.Duration, begun, verb string, args ...string) (*exec.Cmd, *transcript) {
+	t.Helper()
+	said := &transcript{}
+	cmd := glovebox(append([]string{verb, "--data", data}, args...)...)
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, within, func() error {
+		if !strings.Contains(said.String(), begun) {
+			return fmt.Errorf("%s: %q has not come: %q", verb, begun, said)
+		}
+		return nil
+	})
+	return cmd, said
+}
+
 // A server that is killed under a command leaves it running, and whoever waited is
 // told so and how to look.
 func TestExec_serverKilled(t *testing.T) {
@@ -44,18 +64,7 @@ func TestExec_serverKilled(t *testing.T) {
 	s := start(t, data)
 	id := s.place(sandbox.WallNamespace, workspace(t, 1000))
 	s.bash(id, "true")
-	said := &transcript{}
-	cmd := glovebox("exec", "--data", data, id, "--", "sh", "-c", "echo begun; sleep 7171")
-	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, moments, func() error {
-		if !strings.Contains(said.String(), "begun") {
-			return fmt.Errorf("the command has not begun: %q", said)
-		}
-		return nil
-	})
+	cmd, said := following(t, data, moments, "begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
 	s.kill()
 	err := cmd.Wait()
 	want := "begun\nglovebox: the server went away; the command may go on in the sandbox: glovebox exec " + id + " -- ps shows whether it does\n"
@@ -78,28 +87,12 @@ func TestServerStops_saysSo(t *testing.T) {
 	s := start(t, data)
 	id := s.place(sandbox.WallNamespace, workspace(t, 1000))
 	s.bash(id, "true")
-	follow := func(begun string, args ...string) (*exec.Cmd, *transcript) {
-		t.Helper()
-		said := &transcript{}
-		cmd := glovebox(append(args[:1:1], append([]string{"--data", data}, args[1:]...)...)...)
-		cmd.Stdout, cmd.Stderr = said, said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		until(t, 3*moments, func() error {
-			if !strings.Contains(said.String(), begun) {
-				return fmt.Errorf("%s: %q has not come: %q", args[0], begun, said)
-			}
-			return nil
-		})
-		return cmd, said
-	}
 	model := scripted(t, call("Bash", map[string]any{"command": "echo turned; sleep 7272"}), say("done"))
-	run, ran := follow("\nturned\n", "run", "--wall", "namespace", "--model", model, "go")
+	run, ran := following(t, data, 3*moments, "\nturned\n", "run", "--wall", "namespace", "--model", model, "go")
 	second, _, _ := strings.Cut(strings.TrimPrefix(ran.String(), "session "), "\n")
-	logs, logged := follow("turned", "logs", "-f", second)
-	still, stilled := follow("begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
-	busy, busied := follow("y\n", "exec", id, "--", "yes")
+	logs, logged := following(t, data, 3*moments, "turned", "logs", "-f", second)
+	still, stilled := following(t, data, 3*moments, "begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
+	busy, busied := following(t, data, 3*moments, "y\n", "exec", id, "--", "yes")
 	s.terminate()
 	for _, c := range []struct {
 		cmd  *exec.Cmd

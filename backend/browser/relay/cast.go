@@ -224,9 +224,7 @@ func (r *Relay) take(c *cast, e devtools.Event) {
 	alone := len(r.acks) == 0 && f.At.Sub(r.acked) > underWay
 	known := r.frame != nil && r.frame.cast == c && bytes.Equal(r.frame.Image, f.Image)
 	r.unsure = r.unsure || !alone && !(known && f.At.Sub(r.rested) < asked)
-	if r.rest != nil {
-		r.rest.Stop()
-	}
+	r.rest.Stop()
 	r.publish(f)
 	r.acks = append(r.acks, ack{cast: c, id: ev.SessionID, seq: f.Seq, at: f.At})
 	r.settle()
@@ -293,10 +291,7 @@ func (r *Relay) settle() {
 	}
 	r.acks = nil
 	if r.unsure {
-		if r.rest != nil {
-			r.rest.Stop()
-		}
-		r.rest = time.AfterFunc(restTime, r.atRest)
+		r.rest.Reset(restTime)
 	}
 }
 

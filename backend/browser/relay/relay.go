@@ -91,7 +91,7 @@ type Relay struct {
 	timing  bool        // somebody comes back to them
 	acked   time.Time   // when the browser was last told that a frame was taken
 	unsure  bool        // whether the newest frame is what the page came to rest with
-	rest    *time.Timer // asks for it
+	rest    *time.Timer // asks for it; it runs while the page may be at rest
 	rested  time.Time   // when that was asked for last
 	state   State
 	lost    string // why there is no browser, as it was last tried
@@ -136,6 +136,8 @@ func New(o Options) *Relay {
 		r.log = slog.Default()
 	}
 	r.life, r.stop = context.WithCancel(context.Background())
+	r.rest = time.AfterFunc(restTime, r.atRest)
+	r.rest.Stop()
 	r.work.Go(r.run)
 	return r
 }

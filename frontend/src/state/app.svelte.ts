@@ -225,22 +225,12 @@ export class App {
 
   // Commands. Each answers whether the server took it; what follows shows in the events.
 
-  send = (id: string, text: string) =>
-    this.attempt("The message was not sent", async () => {
-      await this.client.send(id, text);
-      this.unsent.write("", id);
-    });
+  send = (id: string, text: string) => this.deliver("The message was not sent", () => this.client.send(id, text), id);
   rename = (id: string, title: string) => this.attempt("The title was not changed", () => this.client.rename(id, title));
   decide = (id: string, callID: string, allow: boolean, reason: string) =>
-    this.attempt("The answer was not taken", async () => {
-      await this.client.decide(id, callID, { allow, reason });
-      this.unsent.write("", id, callID);
-    });
+    this.deliver("The answer was not taken", () => this.client.decide(id, callID, { allow, reason }), id, callID);
   answer = (id: string, callID: string, r: AnswerRequest) =>
-    this.attempt("The answer was not taken", async () => {
-      await this.client.answer(id, callID, r);
-      this.unsent.write("", id, callID);
-    });
+    this.deliver("The answer was not taken", () => this.client.answer(id, callID, r), id, callID);
   /** answerHands answers an agent that asked for hands in the browser. It goes on at once, so this window gives control back first. */
   async answerHands(id: string, callID: string, r: AnswerRequest): Promise<boolean> {
     const browser = this.browser(id);
@@ -561,6 +551,14 @@ export class App {
       if (!this.noticeAuth(err)) this.toasts.show(failure, messageOf(err));
       return false;
     }
+  }
+
+  /** deliver attempts to send what a person typed, which is kept until the server has it. */
+  private deliver(failure: string, act: () => Promise<unknown>, session: string, call = ""): Promise<boolean> {
+    return this.attempt(failure, async () => {
+      await act();
+      this.unsent.write("", session, call);
+    });
   }
 
   /** noticeAuth reports whether the server refused the token, and asks for another one then. */

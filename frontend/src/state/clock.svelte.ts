@@ -33,9 +33,9 @@ export class Clock {
     return Date.parse(at) - this.known;
   }
 
-  /** isStale says that what was observed at a time may not be true any more. */
-  isStale(at: string): boolean {
-    return this.isLost || this.since(at) > STALE_MS;
+  /** isStale says that what was observed at a time may not be true any more; what was never observed does not age. */
+  isStale(at: string | undefined): boolean {
+    return at ? this.isLost || this.since(at) > STALE_MS : false;
   }
 
   private get known(): number {

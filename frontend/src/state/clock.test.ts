@@ -9,6 +9,7 @@ describe("Clock", () => {
     const clock = new Clock();
     clock.now = START + 20_000;
     expect(clock.isStale(after(15))).toBe(false);
+    expect(clock.isStale(undefined)).toBe(false);
     expect(clock.isStale(after(5))).toBe(true);
   });
 

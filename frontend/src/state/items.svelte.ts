@@ -84,6 +84,10 @@ export class Call {
   get state(): CallState {
     return this.facts.state;
   }
+  /** isToldApart says that a line of the card tells how it ended, with its text: that is not told again. */
+  get isToldApart(): boolean {
+    return ["denied", "unknown", "lost"].includes(this.facts.state);
+  }
   get where(): Where | null {
     return this.facts.where;
   }
