@@ -23,6 +23,7 @@ export default defineConfig({
     target: "es2022",
     emptyOutDir: false,
     modulePreload: { polyfill: false },
+    cssCodeSplit: false, // Vite asks once for the style of a part: a part that came at the second try would be without
     assetsInlineLimit: 0, // the content security policy allows no data: URLs
   },
   optimizeDeps: { exclude: ["@xterm/xterm"] }, // so that the plugin sees it

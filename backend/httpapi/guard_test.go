@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net"
@@ -14,14 +16,17 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/stream"
 )
 
-const testToken = "0123456789abcdef"
+const (
+	testToken  = "0123456789abcdef"
+	testScript = "\n  a(\"b\") // c\n"
+)
 
 // serve starts a server whose only working route is About, and returns its port.
 func serve(t *testing.T, asked *int) string {
 	t.Helper()
 	s := New(Options{
 		Hub: &stream.Hub{}, Token: NewToken(testToken), Version: "test", Instance: "i", Built: true,
-		Assets: fstest.MapFS{"index.html": {Data: []byte("<title>Glovebox</title>")}, "assets/a.js": {Data: []byte("1")}},
+		Assets: fstest.MapFS{"index.html": {Data: []byte("<title>Glovebox</title><script>" + testScript + "</script><script src=\"assets/a.js\"></script>")}, "assets/a.js": {Data: []byte("1")}},
 		About:  func(context.Context) About { *asked++; return About{Version: "test"} },
 		Rotate: func() (string, error) { return "fedcba9876543210", nil },
 		Images: &asking{asked},
@@ -197,6 +202,25 @@ func TestGuard_headers(t *testing.T) {
 		}
 		if len(resp.Cookies()) > 0 {
 			t.Errorf("%s sets a cookie", path)
+		}
+	}
+}
+
+// A script that stands in the page runs by the hash of its text: no other does,
+// and nowhere else.
+func TestGuard_ownScript(t *testing.T) {
+	asked := 0
+	port := serve(t, &asked)
+	sum := sha256.Sum256([]byte(testScript))
+	want := "script-src 'self' 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"
+	for _, path := range []string{"/", "/index.html"} {
+		if got := (attempt{path: path}).send(t, port).Header.Get("Content-Security-Policy"); !strings.Contains(got, want) {
+			t.Errorf("%s: policy %q lacks %s", path, got, want)
+		}
+	}
+	for _, path := range []string{"/assets/a.js", "/nothing", "/api/v1/about"} {
+		if got := (attempt{path: path, token: testToken}).send(t, port).Header.Get("Content-Security-Policy"); !strings.Contains(got, "script-src 'self';") {
+			t.Errorf("%s: policy %q lets a script in besides the server's", path, got)
 		}
 	}
 }

@@ -154,16 +154,56 @@ test("a panel opens alone in a window of its own", { skip }, async () => {
   assert.equal(await alone.getByRole("navigation").count(), 0);
 });
 
-test("a part of the page that does not come can be asked for again", { skip }, async () => {
-  await page.route(/TerminalPanel.*\.js/, (r) => r.abort());
-  await open("#/s/s1/container");
-  await page.getByRole("tab", { name: "Terminal" }).click();
-  await page.getByRole("alert").getByText("Terminal did not load").waitFor();
-  await page.unroute(/TerminalPanel.*\.js/);
-  await page.getByRole("button", { name: "Retry" }).click();
-  await page.getByText("Terminal did not load").waitFor({ state: "detached" });
-  await page.getByRole("tabpanel", { name: "Terminal" }).getByRole("button").first().waitFor();
+/** bordered says whether the list stands apart as its style says: without style it does not. */
+const bordered = () => until(() => getComputedStyle(document.querySelector(".side")).borderRightWidth === "1px");
+
+for (const [what, match] of [["its script", /assets\/index-.*\.js/], ["what its script needs", /assets\/(?!index-).*\.js/], ["its style", /\.css/]]) {
+  test(`a page that loses ${what} on the way comes all the same`, { skip }, async () => {
+    server.lose(match, 3);
+    await open("#/s/s1/container");
+    await bordered();
+    assert.equal(await page.evaluate(() => sessionStorage.getItem("glovebox.reloads")), null);
+  });
+}
+
+test("a page that never comes whole says so, and can be asked for again", { skip }, async () => {
+  server.lose(/assets\/index-.*\.js/);
+  await page.goto(`${server.url}#token=${TOKEN}`);
+  await page.getByRole("alert").getByText("A part of this page did not arrive").waitFor();
+  assert.deepEqual(await audit(page, "a page without its script"), []);
+  server.found();
+  await page.getByRole("button", { name: "Load it again" }).click();
+  await page.getByText("Upgrade the linter").first().waitFor();
+  await bordered();
 });
+
+const parts = [
+  ["Terminal", /TerminalPanel/, "#/s/s1/container", () => page.getByRole("tab", { name: "Terminal" }).click(), () => page.getByRole("tabpanel", { name: "Terminal" }).getByRole("button").first()],
+  ["The page of containers", /ContainersPage/, "#/containers", () => undefined, () => page.getByText("shop-db-1").first()],
+  ["The page of checks", /DoctorPage/, "#/doctor", () => undefined, () => page.getByRole("heading", { name: "Checks of this machine" })],
+  ["Help", /Help-/, "#/s/s1", () => page.keyboard.press("?"), () => page.getByRole("dialog", { name: "Keys" })],
+  ["The palette", /Palette-/, "#/s/s1", () => page.keyboard.press("Control+k"), () => page.getByRole("combobox", { name: "Find an action or a session" })],
+  ["The form of a new session", /NewSession-/, "#/s/s1", () => quickly(page, "n"), () => page.getByRole("dialog", { name: "New session" })],
+];
+for (const [name, match, hash, show, shown] of parts) {
+  test(`a part of the page that is lost comes by itself, and where it stays away can be asked for: ${match.source}`, { skip }, async () => {
+    server.lose(match, 2);
+    await open(hash);
+    await show();
+    await shown().waitFor();
+
+    await sized(1280, 800); // a browser that never had it
+    server.lose(match);
+    await open(hash);
+    await show();
+    await page.getByText(`${name} did not load`).waitFor();
+    assert.deepEqual(await audit(page, "a part that is lost"), []);
+    server.found();
+    await page.getByRole("button", { name: "Retry" }).click();
+    await shown().waitFor();
+    assert.equal(await page.getByText("did not load").count(), 0);
+  });
+}
 
 test("the palette finds actions and sessions by letters", { skip }, async () => {
   await open("#/s/s1");

@@ -1,6 +1,7 @@
 // A server that speaks the API with a canned story, to look at the UI without an engine:
 //   node e2e/mock.mjs [PORT]      then open the URL that it prints
 // It serves dist with the content security policy of the real server.
+import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
@@ -17,8 +18,10 @@ import { container, more, sessions, story } from "./story.mjs";
 
 const DIST = process.env.DIST ?? fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "c0ffee";
-const CSP =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+const csp = (scripts = "") =>
+  `default-src 'none'; script-src 'self'${scripts}; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'`;
+/** own gives the sources of the scripts that stand in a page itself. */
+const own = (page) => [...page.toString().matchAll(/<script>(.*?)<\/script>/gs)].map((m) => ` 'sha256-${createHash("sha256").update(m[1]).digest("base64")}'`).join("");
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** start serves on a loopback port; what it returns can play on. */
@@ -44,6 +47,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
     return s.id;
   };
   const works = new Map();
+  const losses = [];
 
   const server = createServer(async (req, res) => {
     const url = new URL(req.url, "http://x");
@@ -55,7 +59,14 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       const path = normalize(url.pathname === "/" ? "index.html" : url.pathname.slice(1));
       try {
         const body = await readFile(join(DIST, path));
-        res.writeHead(200, { "Content-Type": TYPES[extname(path)] ?? "application/octet-stream", "Content-Security-Policy": CSP });
+        const loss = losses.find((l) => l.left > 0 && l.match.test(path));
+        if (loss) {
+          loss.left--;
+          res.writeHead(200, { "Content-Length": body.length }).write(body.subarray(0, 1), () => req.socket.destroy());
+          return;
+        }
+        const scripts = path.endsWith(".html") ? own(body) : "";
+        res.writeHead(200, { "Content-Type": TYPES[extname(path)] ?? "application/octet-stream", "Content-Security-Policy": csp(scripts) });
         res.end(body);
       } catch {
         res.writeHead(404).end();
@@ -241,6 +252,10 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       const dir = path.slice(0, path.lastIndexOf("/"));
       if (place(id).watched.includes(dir)) broadcast({ type: "files", session_id: id, dirs: [dir] });
     },
+    /** lose breaks the files of the page off that match, so many times. */
+    lose: (match, times = Infinity) => losses.push({ match, left: times }),
+    /** found ends what lose began. */
+    found: () => losses.splice(0),
     dropAll: () => [...wss.clients, ...ttys.clients].forEach((c) => c.terminate()),
     async close() {
       clearInterval(beat);

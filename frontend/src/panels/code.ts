@@ -4,6 +4,7 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { Compartment, EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { arrival } from "../ui/part";
 
 /** Lines that are longer are wrapped, and a file of that kind is not highlighted: it would take seconds. */
 const LONG_LINE = 5_000;
@@ -118,7 +119,7 @@ export class Code {
     if (!language || hasLongLine(text)) return;
     let support: LanguageSupport;
     try {
-      support = await language.load();
+      support = await arrival(() => language.load());
     } catch {
       return; // it shows without colours
     }
