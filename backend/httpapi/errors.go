@@ -34,6 +34,8 @@ var faults = []struct {
 	{ErrNoNotices, http.StatusNotImplemented, "no_notices"},
 	{errBody, http.StatusBadRequest, "invalid_body"},
 	{errTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+	{errKey, http.StatusBadRequest, "invalid_key"},
+	{errKeyUsed, http.StatusUnprocessableEntity, "key_used"},
 	{ErrNoBuild, http.StatusConflict, "no_build"},
 	{sandbox.ErrSpec, http.StatusUnprocessableEntity, "invalid_field"},
 	{sandbox.ErrRef, http.StatusUnprocessableEntity, "invalid_ref"},

@@ -52,6 +52,12 @@ func (r route) operation() object {
 	for _, m := range pathParameter.FindAllStringSubmatch(r.path, -1) {
 		parameters = append(parameters, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
 	}
+	if r.method != http.MethodGet {
+		parameters = append(parameters, object{
+			"name": keyHeader, "in": "header", "schema": object{"type": "string", "maxLength": maxKey},
+			"description": "Names the command: sent again with the same key, it is not carried out again, and has the first one's answer.",
+		})
+	}
 	if parameters != nil {
 		op["parameters"] = parameters
 	}

@@ -135,17 +135,22 @@ func decode[T any](r *http.Request) (T, error) {
 	if errors.Is(err, io.EOF) && r.ContentLength == 0 {
 		return v, nil // every field has a default
 	}
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return v, fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
-	}
 	if err != nil {
-		return v, fmt.Errorf("%w: %w", errBody, misfit(err))
+		return v, unread(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return v, fmt.Errorf("%w: something follows the JSON value", errBody)
 	}
 	return v, nil
+}
+
+// unread says why a body could not be read.
+func unread(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
+	}
+	return fmt.Errorf("%w: %w", errBody, misfit(err))
 }
 
 // misfit says in the words of the API, not of Go, what is wrong with a body.

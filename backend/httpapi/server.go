@@ -49,6 +49,8 @@ type Server struct {
 	http    *http.Server
 	sockets chan struct{}  // a token per open socket
 	serving sync.WaitGroup // handlers, those of sockets among them
+	named   named
+	life    context.Context // that of Serve
 
 	mu    sync.Mutex
 	hosts map[string]bool // "127.0.0.1:7333"; set by Serve
@@ -63,9 +65,9 @@ func New(o Options) *Server {
 		o.Log = slog.Default()
 	}
 	o.Log = o.Log.With("component", "http")
-	s := &Server{o: o, sockets: make(chan struct{}, maxSockets), hosts: map[string]bool{}}
+	s := &Server{o: o, sockets: make(chan struct{}, maxSockets), hosts: map[string]bool{}, life: context.Background()}
 	s.http = &http.Server{
-		Handler:           s.guard(s.routes()),
+		Handler:           s.guard(s.once(s.routes())),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -79,6 +81,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.setHosts(l.Addr())
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(errStopping)
+	s.life = life
 	s.http.BaseContext = func(net.Listener) context.Context { return life }
 	served := make(chan error, 1) // its one sender never blocks
 	go func() { served <- s.http.Serve(l) }()

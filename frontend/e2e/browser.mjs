@@ -85,6 +85,11 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
  * Axe itself comes in by the debugger, where the page's policy has no say, but may add styles of its own.
  */
 export async function audit(page, where, { within = "html", every = false } = {}) {
+  await page.evaluate(async () => {
+    // What still fades in has no colours that count; a spinner never ends.
+    const moving = document.getAnimations().filter((a) => a.effect.getComputedTiming().endTime !== Infinity);
+    await Promise.allSettled(moving.map((a) => a.finished));
+  });
   await page.evaluate(`${axe};0`);
   const found = await page.evaluate(async (part) => {
     const { violations } = await window.axe.run(part, { resultTypes: ["violations"] });

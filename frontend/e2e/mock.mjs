@@ -24,6 +24,9 @@ const csp = (scripts = "") =>
 const own = (page) => [...page.toString().matchAll(/<script>(.*?)<\/script>/gs)].map((m) => ` 'sha256-${createHash("sha256").update(m[1]).digest("base64")}'`).join("");
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
+/** breakOff answers with less than it says it will. */
+const breakOff = (req, res, body) => void res.writeHead(200, { "Content-Length": Buffer.byteLength(body) }).write(body.slice(0, 1), () => req.socket.destroy());
+
 /** start serves on a loopback port; what it returns can play on. */
 export async function start(port = 0, { empty = false, broken = false, extra = 0, bare = false, untiny = false, unbuilt = false } = {}) {
   const list = empty ? [] : structuredClone([...sessions, ...more(extra)]);
@@ -48,23 +51,28 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
   };
   const works = new Map();
   const losses = [];
+  const loses = (path) => {
+    const loss = losses.find((l) => l.left > 0 && l.match.test(path));
+    if (loss) loss.left--;
+    return loss !== undefined;
+  };
+  const named = new Map();
 
   const server = createServer(async (req, res) => {
     const url = new URL(req.url, "http://x");
+    let answered = () => undefined;
     const json = (status, body) => {
+      answered([status, body]);
+      const text = JSON.stringify(body);
+      if (loses(url.pathname)) return breakOff(req, res, text);
       res.writeHead(status, { "Content-Type": "application/json" });
-      res.end(JSON.stringify(body));
+      res.end(text);
     };
     if (!url.pathname.startsWith("/api/")) {
       const path = normalize(url.pathname === "/" ? "index.html" : url.pathname.slice(1));
       try {
         const body = await readFile(join(DIST, path));
-        const loss = losses.find((l) => l.left > 0 && l.match.test(path));
-        if (loss) {
-          loss.left--;
-          res.writeHead(200, { "Content-Length": body.length }).write(body.subarray(0, 1), () => req.socket.destroy());
-          return;
-        }
+        if (loses(path)) return breakOff(req, res, body);
         const scripts = path.endsWith(".html") ? own(body) : "";
         res.writeHead(200, { "Content-Type": TYPES[extname(path)] ?? "application/octet-stream", "Content-Security-Policy": csp(scripts) });
         res.end(body);
@@ -74,6 +82,9 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       return;
     }
     if (req.headers.authorization !== `Bearer ${TOKEN}`) return json(...fault(401, "unauthorized", "no token"));
+    const key = req.headers["idempotency-key"];
+    if (key && named.has(key)) return json(...(await named.get(key)));
+    if (key) named.set(key, new Promise((resolve) => (answered = resolve)));
     let body = "";
     for await (const chunk of req) body += chunk;
     if (req.method !== "GET") posts.push({ path: url.pathname, body: body ? JSON.parse(body) : null });
@@ -252,7 +263,7 @@ export async function start(port = 0, { empty = false, broken = false, extra = 0
       const dir = path.slice(0, path.lastIndexOf("/"));
       if (place(id).watched.includes(dir)) broadcast({ type: "files", session_id: id, dirs: [dir] });
     },
-    /** lose breaks the files of the page off that match, so many times. */
+    /** lose breaks off what it answers at paths that match, so many times. */
     lose: (match, times = Infinity) => losses.push({ match, left: times }),
     /** found ends what lose began. */
     found: () => losses.splice(0),

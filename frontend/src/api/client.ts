@@ -1,3 +1,4 @@
+import { randomName } from "./name";
 import type {
   About,
   Accepted,
@@ -107,8 +108,7 @@ export class Client {
   files = (id: string, path: string) => this.call<Listing>("GET", `${at(id)}/files?${query({ path })}`);
   file = (id: string, path: string) => this.call<FileView>("GET", `${at(id)}/files/view?${query({ path })}`);
   /** raw returns a file's bytes: for a picture, or to save. */
-  raw = async (id: string, path: string, signal?: AbortSignal): Promise<Blob> =>
-    (await this.request("GET", `${at(id)}/files/raw?${query({ path })}`, undefined, signal)).blob();
+  raw = (id: string, path: string, signal?: AbortSignal) => this.blob(`${at(id)}/files/raw?${query({ path })}`, signal);
 
   terminals = (id: string) => this.call<Terminal[]>("GET", `${at(id)}/terminals`);
   openTerminal = (id: string, r: TerminalRequest) => this.call<Terminal>("POST", `${at(id)}/terminals`, r);
@@ -120,34 +120,40 @@ export class Client {
   stopBrowser = (id: string) => this.command(id, "browser/stop", {});
   /** recording returns entries after one's number. */
   recording = (id: string, after: number) => this.call<RecordingPage>("GET", `${at(id)}/browser/recording?${query({ after })}`);
-  recordingPicture = async (id: string, n: number, signal?: AbortSignal): Promise<Blob> =>
-    (await this.request("GET", `${at(id)}/browser/recording/${n}`, undefined, signal)).blob();
+  recordingPicture = (id: string, n: number, signal?: AbortSignal) => this.blob(`${at(id)}/browser/recording/${n}`, signal);
   eraseRecording = (id: string) => this.call<unknown>("DELETE", `${at(id)}/browser/recording`);
 
   /** pickFolder answers when the person has chosen: it has no deadline. */
-  pickFolder = async (start: string): Promise<FolderResponse> =>
-    (await (await this.request("POST", "/window/folder", { start }, undefined)).json()) as FolderResponse;
+  pickFolder = (start: string) => this.wait<FolderResponse>("/window/folder", { start });
   openLink = (url: string) => this.call<unknown>("POST", "/window/link", { url });
   notify = (title: string, body: string) => this.call<unknown>("POST", "/window/notify", { title, body });
-
-  private async wait<T>(path: string, body: unknown): Promise<T> {
-    return (await (await this.request("POST", path, body, undefined)).json()) as T;
-  }
 
   private command(id: string, verb: string, body: unknown): Promise<unknown> {
     return this.call<unknown>("POST", `/sessions/${encodeURIComponent(id)}/${verb}`, body);
   }
 
-  private async call<T>(method: string, path: string, body?: unknown): Promise<T> {
-    const text = await (await this.request(method, path, body, AbortSignal.timeout(DEADLINE_MS))).text();
+  private blob(path: string, signal: AbortSignal | undefined): Promise<Blob> {
+    return this.request("GET", path, undefined, signal, (answer) => answer.blob());
+  }
+
+  /** wait calls without a deadline. */
+  private wait<T>(path: string, body: unknown): Promise<T> {
+    return this.call<T>("POST", path, body, null);
+  }
+
+  private async call<T>(method: string, path: string, body?: unknown, signal: AbortSignal | null = AbortSignal.timeout(DEADLINE_MS)): Promise<T> {
+    const text = await this.request(method, path, body, signal, (answer) => answer.text());
     return (text ? JSON.parse(text) : undefined) as T;
   }
 
-  private async request(method: string, path: string, body: unknown, signal: AbortSignal | undefined): Promise<Response> {
+  private async request<T>(method: string, path: string, body: unknown, signal: AbortSignal | null | undefined, read: (answer: Response) => Promise<T>): Promise<T> {
     const headers: Record<string, string> = { Authorization: `Bearer ${this.token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    const request = (): Promise<Response> =>
-      this.fetch(`/api/v1${path}`, {
+    if (method !== "GET") headers["Idempotency-Key"] = randomName();
+    let begun = false;
+    const attempt = async (): Promise<T> => {
+      begun = false;
+      const answer = await this.fetch(`/api/v1${path}`, {
         method,
         headers,
         body: body === undefined ? undefined : JSON.stringify(body),
@@ -155,18 +161,23 @@ export class Client {
         cache: "no-store",
         signal,
       });
-    let answer: Response;
+      begun = true;
+      if (!answer.ok) throw failure(answer.status, await answer.text());
+      return read(answer);
+    };
     try {
       // A browser breaks its requests off whenever a container comes or goes with a network interface of its
-      // own, so a read is tried twice. A command is not: it may have arrived.
-      answer = method === "GET" ? await request().catch(request) : await request();
+      // own, so each is tried twice. A command that had arrived is not carried out again: its key is known.
+      return await attempt().catch((err: unknown) => {
+        if (err instanceof ApiError) throw err;
+        return attempt();
+      });
     } catch (err) {
       const name = err instanceof DOMException ? err.name : "";
-      if (name === "AbortError") throw err;
-      throw new ApiError(0, "unreachable", name === "TimeoutError" ? "The server did not answer in time." : "The server does not answer.");
+      if (name === "AbortError" || err instanceof ApiError) throw err;
+      const what = name === "TimeoutError" ? "The server did not answer in time." : begun ? "The server's answer broke off." : "The server does not answer.";
+      throw new ApiError(0, "unreachable", what);
     }
-    if (!answer.ok) throw failure(answer.status, await answer.text());
-    return answer;
   }
 }
 

@@ -60,22 +60,55 @@ describe("Client", () => {
     const { client, calls } = answer(202, "");
     await client.send("a/b", "hi");
     expect(calls[0]?.url).toBe("/api/v1/sessions/a%2Fb/messages");
-    expect(calls[0]?.init.headers).toEqual({ Authorization: "Bearer tok", "Content-Type": "application/json" });
+    expect(calls[0]?.init.headers).toEqual({
+      Authorization: "Bearer tok",
+      "Content-Type": "application/json",
+      "Idempotency-Key": expect.stringMatching(/^[0-9a-f]{32}$/) as string,
+    });
     expect(calls[0]?.init.body).toBe('{"text":"hi"}');
   });
   it("throws what the server says", async () => {
     const { client } = answer(400, '{"error":{"code":"invalid","message":"no such image","field":"spec.image"}}');
     await expect(client.about()).rejects.toMatchObject({ status: 400, code: "invalid", field: "spec.image", message: "no such image" });
   });
-  it("reads again after a broken connection, and never repeats a command", async () => {
+  it("asks again after a broken connection, with a command's own key", async () => {
+    let keys: (string | undefined)[] = [];
+    const broken = (times: number): Client => {
+      keys = [];
+      return new Client("tok", (_, init) => {
+        keys.push((init.headers as Record<string, string>)["Idempotency-Key"]);
+        return keys.length <= times ? Promise.reject(new TypeError("network changed")) : Promise.resolve(new Response("{}"));
+      });
+    };
+    await expect(broken(1).about()).resolves.toEqual({});
+    expect(keys).toEqual([undefined, undefined]);
+
+    const client = broken(1);
+    await client.send("a", "hi");
+    await client.send("a", "hi");
+    expect(keys).toHaveLength(3);
+    expect(keys[1]).toBe(keys[0]);
+    expect(keys[2]).not.toBe(keys[0]);
+
+    await expect(broken(2).send("a", "hi")).rejects.toMatchObject({ status: 0, code: "unreachable" });
+    expect(keys).toHaveLength(2);
+  });
+  it("asks again when an answer breaks off, and says so when that does not help", async () => {
+    const half = (): Response =>
+      new Response(
+        new ReadableStream({
+          start: (c) => {
+            c.enqueue(new TextEncoder().encode("{"));
+            c.error(new TypeError("network changed"));
+          },
+        }),
+      );
     let calls = 0;
-    const client = new Client("tok", () =>
-      ++calls === 1 ? Promise.reject(new TypeError("network changed")) : Promise.resolve(new Response("{}")),
-    );
-    await expect(client.about()).resolves.toEqual({});
-    calls = 0;
-    await expect(client.send("a", "hi")).rejects.toMatchObject({ status: 0, code: "unreachable" });
-    expect(calls).toBe(1);
+    const once = new Client("tok", () => Promise.resolve(++calls === 1 ? half() : new Response("{}")));
+    await expect(once.send("a", "hi")).resolves.toEqual({});
+    expect(calls).toBe(2);
+    const always = new Client("tok", () => Promise.resolve(half()));
+    await expect(always.raw("a", "/f")).rejects.toMatchObject({ status: 0, message: "The server's answer broke off." });
   });
   it("copes with an answer that is not the server's", async () => {
     await expect(answer(502, "<html>").client.about()).rejects.toMatchObject({ status: 502, code: "http" });

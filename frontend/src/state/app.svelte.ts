@@ -1,5 +1,6 @@
 import { MediaQuery } from "svelte/reactivity";
 import { ApiError, Client, messageOf, type Verb } from "../api/client";
+import { randomName } from "../api/name";
 import { connectTo, EventSocket, type Link } from "../api/socket";
 import { terminalAt, type TerminalWire } from "../api/terminal";
 import { viewerAt, viewerOf } from "../api/viewer";
@@ -586,11 +587,6 @@ const failures: Record<Exclude<Verb, "interrupt">, string> = {
 /** containerOf returns the id of the container that a session's sandbox is, or is a guest in. */
 function containerOf(s: Session): string {
   return /#([^+]+)/.exec(s.ref)?.[1] ?? s.short_id;
-}
-
-/** randomName names something for good. A page that came over plain HTTP from elsewhere has no crypto.randomUUID. */
-function randomName(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
 /** isReload says that this page was there before, in this window. */
