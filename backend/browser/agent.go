@@ -78,9 +78,6 @@ func NewAgent(o Options) *Agent {
 	return a
 }
 
-// gate lets an input of the agent through unless a person has control.
-func (a *Agent) gate(send func()) error { return a.lease.Agent(send) }
-
 // act is a call that is going on.
 type act struct {
 	*Agent
@@ -89,6 +86,15 @@ type act struct {
 	newly uint64   // the last notice that its result tells
 	lines []string // what it has to tell, before the look
 	acted Acted
+	let   bool // something of it has been let to the browser
+}
+
+// gate lets an input of the agent through unless a person has control.
+func (c *act) gate(send func()) error {
+	return c.lease.Agent(func() {
+		c.let = true
+		send()
+	})
 }
 
 func (c *act) say(format string, a ...any) { c.lines = append(c.lines, fmt.Sprintf(format, a...)) }
@@ -136,14 +142,31 @@ func (a *Agent) input(ctx context.Context, do func(ctx context.Context, c *act) 
 		return Look{}, err
 	}
 	defer end()
-	if err := do(ctx, c); err != nil {
-		if _, ok := errors.AsType[*tabs.DialogError](err); ok {
-			// The act went through, and its answer comes after the dialog's.
-			return c.look(ctx, false)
-		}
-		return Look{Notices: c.news(), Tab: c.tab.Info(), Acted: c.acted}, c.explain(err)
+	err = do(ctx, c)
+	if _, ok := errors.AsType[*tabs.DialogError](err); ok {
+		err = nil // the act went through, and its answer comes after the dialog's
 	}
-	return c.look(ctx, false)
+	switch {
+	case err == nil:
+		return c.result(ctx)
+	case c.let && isTaken(err):
+		return Look{Acted: c.acted}, &TakenError{Cause: err}
+	}
+	return Look{Notices: c.news(), Tab: c.tab.Info(), Acted: c.acted}, c.explain(err)
+}
+
+// result looks at what came of an act that went through.
+func (c *act) result(ctx context.Context) (Look, error) {
+	l, err := c.look(ctx, false)
+	if isTaken(err) {
+		return Look{Acted: c.acted}, &TakenError{Done: true, Told: strings.Join(c.lines, "\n"), Cause: err}
+	}
+	return l, err
+}
+
+// isTaken reports whether an error is a refusal for the sake of a person.
+func isTaken(err error) bool {
+	return errors.Is(err, control.ErrHeld) || errors.Is(err, control.ErrLook)
 }
 
 // explain adds what happened meanwhile to an error.
@@ -269,7 +292,7 @@ func (c *act) post(ctx context.Context, inputs ...command) error {
 	defer c.lease.Begin()()
 	answers := make(chan error, len(inputs)) // one each, whoever still waits
 	c.tab.Acted()                            // before, so that a tab that opens at once is known for its effect
-	err := c.lease.Agent(func() {
+	err := c.gate(func() {
 		for _, in := range inputs {
 			c.tab.Session().Go(in.method, in.params, func(_ jsonv2.Value, err error) { answers <- err })
 		}

@@ -17,6 +17,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,8 @@ import (
 // Backend is a browser under the hands of an agent. Its methods are safe to call
 // from several goroutines and run one after the other. They end with ctx, and
 // within about a minute without it. Errors end with what to do next; those of a
-// person's control are a *control.HeldError or wrap control.ErrLook.
+// person's control are a *control.HeldError or wrap control.ErrLook, and where
+// something of the call was done before that they are a *TakenError.
 type Backend interface {
 	Navigate(ctx context.Context, url string) (Look, error)
 	Click(ctx context.Context, at At) (Look, error)
@@ -198,4 +200,23 @@ type CoveredError struct{ What, By string }
 
 func (e *CoveredError) Error() string {
 	return fmt.Sprintf("%s is covered by %s: close or move that first; nothing was clicked", e.What, e.By)
+}
+
+// TakenError says that a person took control of the browser after something of a
+// call had been let to it. It wraps why the rest was refused: a *control.HeldError
+// or control.ErrLook.
+type TakenError struct {
+	Done  bool   // all of it was done: what is missing is the look at what came of it
+	Told  string // what the call has to tell of what it did
+	Cause error
+}
+
+func (e *TakenError) Unwrap() error { return e.Cause }
+
+func (e *TakenError) Error() string {
+	const look = "look at the page afresh (browser_extract or browser_screenshot) once the browser is yours again"
+	if e.Done {
+		return cmp.Or(e.Told, "It was done.") + " Then a person took control of the browser, so what came of it was not seen; " + look
+	}
+	return "a person took control of the browser in the middle of this call: some of it may have been done, the rest was not; " + look
 }

@@ -30,10 +30,10 @@ type seen struct {
 func (c *act) look(ctx context.Context, content bool) (Look, error) {
 	token, err := c.lease.Look()
 	if err != nil {
-		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
+		return Look{}, err
 	}
 	if err := token.Do(c.tabs.Cover); err != nil {
-		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
+		return Look{}, err
 	}
 	l, seen := c.see(ctx, content)
 	if seen != nil && !stands(seen) {
@@ -42,7 +42,7 @@ func (c *act) look(ctx context.Context, content bool) (Look, error) {
 	if err := token.Done(); err != nil {
 		clear(c.known)
 		c.newly = 0
-		return Look{}, fmt.Errorf("the call went through, and then: %w", err)
+		return Look{}, err
 	}
 	return l, seen
 }

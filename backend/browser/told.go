@@ -21,7 +21,7 @@ func (a *Agent) answer(ctx context.Context, action Action) (Look, error) {
 	}
 	defer end()
 	var fault error
-	if err := a.lease.Agent(func() { fault = c.tab.Answer(action.Accept, action.Text) }); err != nil {
+	if err := c.gate(func() { fault = c.tab.Answer(action.Accept, action.Text) }); err != nil {
 		return Look{}, err
 	}
 	if fault != nil {
@@ -29,7 +29,7 @@ func (a *Agent) answer(ctx context.Context, action Action) (Look, error) {
 	}
 	c.tab.Acted()
 	c.settle(ctx)
-	return c.look(ctx, false)
+	return c.result(ctx)
 }
 
 // list tells what is open, downloaded or printed. It touches no page.

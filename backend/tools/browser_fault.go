@@ -35,6 +35,7 @@ func unopened(ctx context.Context, err error) (Result, error) {
 // to do next.
 func browserFault(ctx context.Context, err error) (Result, error) {
 	var held *control.HeldError
+	var taken *browser.TakenError
 	switch {
 	case errors.Is(err, execenv.ErrFenced), errors.Is(context.Cause(ctx), execenv.ErrLeave):
 		return Result{}, err
@@ -44,6 +45,10 @@ func browserFault(ctx context.Context, err error) (Result, error) {
 			Status: task.CallInterrupted, Kill: &execenv.KillReport{Cause: "stop"},
 			Text: "Interrupted: the turn was stopped while this call ran. It may or may not have had its effect; look at the page (browser_extract) before you go on.",
 		}, nil
+	case errors.As(err, &taken) && taken.Done:
+		return Result{Status: task.CallOK, Text: sentence(err)}, nil
+	case errors.As(err, &taken):
+		return Result{Status: task.CallUnknown, Text: sentence(err)}, nil
 	case errors.As(err, &held):
 		return unmade("%v. Until then, go on with what needs no browser, or wait with Bash (sleep) and try again.", err), nil
 	case errors.Is(err, execenv.ErrNoBrowser):
@@ -64,10 +69,14 @@ func browserFault(ctx context.Context, err error) (Result, error) {
 	return Result{Status: task.CallError, Text: sentence(err)}, nil
 }
 
-// refusedBy tells a refusal of the lease from other errors.
+// refusedBy tells a refusal of the lease from other errors, and from one that came
+// when something had been done.
 func refusedBy(err error) string {
 	var held *control.HeldError
+	var taken *browser.TakenError
 	switch {
+	case errors.As(err, &taken):
+		return ""
 	case errors.As(err, &held):
 		return RefusedHeld
 	case errors.Is(err, control.ErrLook):

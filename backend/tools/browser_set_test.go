@@ -152,6 +152,8 @@ func TestBrowser_faultsAreTyped(t *testing.T) {
 		{execenv.ErrFenced, "", "", false},
 		{&control.HeldError{Viewer: "ann"}, task.CallError, "a person has taken control of the browser", true},
 		{control.ErrLook, task.CallError, "take a fresh look (browser_extract", true},
+		{&browser.TakenError{Done: true, Told: "Clicked <a>.", Cause: &control.HeldError{Viewer: "ann"}}, task.CallOK, "Clicked <a>. Then a person took control of the browser, so what came of it was not seen; look at the page afresh", false},
+		{&browser.TakenError{Cause: control.ErrLook}, task.CallUnknown, "a person took control of the browser in the middle of this call: some of it may have been done", false},
 		{browser.ErrStale, task.CallError, "take a fresh look (browser_extract)", false},
 		{&browser.CoveredError{What: "<a>", By: "<div#veil>"}, task.CallError, "<a> is covered by <div#veil>: close or move that first", false},
 		{browser.ErrTimeout, task.CallTimeout, "look at the page and decide.", false},

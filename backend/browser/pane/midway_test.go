@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/browser/control"
 	"github.com/glovebox-dev/glovebox/backend/browser/devtools"
 	"github.com/glovebox-dev/glovebox/backend/browser/relay"
+	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 )
 
 // watched is a way to a browser on which each command is shown to see before it is
@@ -162,8 +164,9 @@ func TestPane_takenMidway(t *testing.T) {
 					p.Lease().GiveBack("ann")
 				}
 			}
-			if err := acts[c.script](p.Agent()); !errors.Is(err, c.refused) {
-				t.Errorf("the agent's act: %v, want %v", err, c.refused)
+			err := acts[c.script](p.Agent())
+			if taken, ok := errors.AsType[*browser.TakenError](err); !ok || taken.Done || !errors.Is(err, c.refused) {
+				t.Errorf("the agent's act: %v, want one broken off by %v", err, c.refused)
 			}
 			taken.Do(func() { t.Errorf("no command of the agent is %s", c.script) })
 			deadline := time.Now().Add(10 * time.Second)
@@ -173,6 +176,51 @@ func TestPane_takenMidway(t *testing.T) {
 			}
 			if got != [2]string{"", "of the person"} {
 				t.Errorf("the fields hold %q", got)
+			}
+		})
+	}
+}
+
+// An act that went through before a person took control is told as done: what came
+// of it is not told while they have the page, and is once they gave it back.
+func TestPane_takenBeforeTheLook(t *testing.T) {
+	const page = `<title>before</title><button onclick="document.title = 'after'">Go</button>`
+	for _, goes := range []bool{false, true} {
+		t.Run(fmt.Sprint("goes ", goes), func(t *testing.T) {
+			t.Parallel()
+			var lease atomic.Pointer[control.Lease]
+			p := openBy(t, page, watched(t, func(command []byte) <-chan struct{} {
+				if l := lease.Load(); l != nil && bytes.Contains(command, []byte(`"value":["met"`)) { // it asks whether the click has hit
+					if _, err := l.Take("ann", time.Minute); err != nil {
+						t.Error(err)
+					}
+					if goes {
+						l.GiveBack("ann")
+					}
+				}
+				return nil
+			}))
+			lease.Store(p.Lease())
+			look, err := p.Agent().Click(t.Context(), browser.At{Selector: "button"})
+			if len(p.Lease().Changes(0)) == 0 {
+				t.Fatal("no command of the agent asks whether its click has hit")
+			}
+			var title string
+			if eval(t, p, `() => document.title`, &title); title != "after" {
+				t.Fatalf("the page's title is %q: the click did not go through", title)
+			}
+			if goes {
+				if err != nil || !strings.Contains(look.Text, "after") {
+					t.Errorf("the click: %v\n%s", err, look.Text)
+				}
+				return
+			}
+			taken, ok := errors.AsType[*browser.TakenError](err)
+			if !ok || !taken.Done || !errors.Is(err, control.ErrHeld) || !strings.Contains(taken.Told, "Clicked <button>") {
+				t.Errorf("the click: %v (%+v)", err, taken)
+			}
+			if look.Acted.What == "" || look.Tab != (tabs.Info{}) || look.Text != "" {
+				t.Errorf("it tells of the page that is the person's: %+v", look)
 			}
 		})
 	}
