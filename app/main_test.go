@@ -101,7 +101,11 @@ func dataDir(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data := filepath.Join(dir, "data")
 	t.Cleanup(func() {
+		if t.Failed() {
+			closeLeft(t, data)
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Errorf("remove the data directory: %v", err)
 		}
@@ -109,7 +113,30 @@ func dataDir(t testing.TB) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "data")
+	return data
+}
+
+// closeLeft closes the sessions of a data directory whose server a failed test
+// had killed: their sandboxes outlive it.
+func closeLeft(t testing.TB, data string) {
+	if _, err := os.Stat(data); err != nil {
+		return // it was never made
+	}
+	out, err := glovebox("ls", "--all", "--json", "--data", data).Output()
+	if err != nil {
+		t.Logf("list what is left: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		var v struct {
+			ID string `json:"session_id"`
+		}
+		if json.Unmarshal([]byte(line), &v) != nil {
+			continue
+		}
+		if out, err := glovebox("close", v.ID, "--data", data).CombinedOutput(); err != nil {
+			t.Logf("close what is left of %s: %v\n%s", v.ID, err, out)
+		}
+	}
 }
 
 // start starts a server and waits for its ready line. At the end of the test it
