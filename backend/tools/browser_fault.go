@@ -48,7 +48,7 @@ func browserFault(ctx context.Context, err error) (Result, error) {
 	case errors.As(err, &taken) && taken.Done:
 		return Result{Status: task.CallOK, Text: sentence(err)}, nil
 	case errors.As(err, &taken):
-		return Result{Status: task.CallUnknown, Text: sentence(err)}, nil
+		return Result{Status: task.CallUnknown, Text: "Broken off: " + sentence(err)}, nil
 	case errors.As(err, &held):
 		return unmade("%v. Until then, go on with what needs no browser, or wait with Bash (sleep) and try again.", err), nil
 	case errors.Is(err, execenv.ErrNoBrowser):
