@@ -294,7 +294,7 @@ func TestRemote_guestInContainer(t *testing.T) {
 	}
 	image := regexp.MustCompile(`glovebox/tiny:[\w.-]+`).FindString(string(built))
 	bin := filepath.Join(t.TempDir(), "glovebox-guest")
-	body, _, err := embedded.Binary("amd64")
+	body, err := embedded.Binary("amd64")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -270,7 +270,7 @@ func (a *App) doctor(ctx context.Context) httpapi.Doctor {
 			}
 		}
 	}
-	_, _, err := embedded.Binary("amd64")
+	err := embedded.Built("amd64")
 	add(err == nil, "fail", httpapi.Check{Name: "guest", Detail: describe(err, "embedded"), Fix: "build Glovebox whole", Command: "make build"})
 	_, built := frontend.Assets()
 	add(built, "warn", httpapi.Check{Name: "user interface", Detail: map[bool]string{true: "embedded", false: "not built"}[built], Fix: "build Glovebox whole", Command: "make build"})

@@ -31,7 +31,7 @@ func (b *bench) size(ctx context.Context) {
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
 		what := "size of the guest's binary, " + arch
-		body, _, err := embedded.Binary(arch)
+		body, err := embedded.Binary(arch)
 		switch {
 		case err != nil && arch != runtime.GOARCH:
 			b.missing(what, err.Error())

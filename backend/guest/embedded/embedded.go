@@ -10,8 +10,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 //go:embed all:bin
@@ -20,36 +22,71 @@ var bin embed.FS
 // ErrNotBuilt means that this binary was built without the guest.
 var ErrNotBuilt = errors.New(`this glovebox was built without its guest; run "make build"`)
 
-// Binary returns the guest for linux on arch (amd64 or arm64) and the hex
-// SHA-256 of it. The error wraps ErrNotBuilt.
-func Binary(arch string) (body []byte, digest string, err error) {
-	body, err = bin.ReadFile("bin/glovebox-guest-linux-" + arch)
-	if err != nil {
-		return nil, "", fmt.Errorf("guest for %s: %w", arch, ErrNotBuilt)
+// file names the guest for linux on an architecture, as Go names it.
+func file(arch string) string { return "bin/glovebox-guest-linux-" + arch }
+
+// Built returns nil where there is a guest for linux on arch (amd64 or arm64); the
+// error wraps ErrNotBuilt.
+func Built(arch string) error {
+	if _, err := fs.Stat(bin, file(arch)); err != nil {
+		return fmt.Errorf("guest for %s: %w", arch, ErrNotBuilt)
 	}
-	sum := sha256.Sum256(body)
-	return body, hex.EncodeToString(sum[:]), nil
+	return nil
 }
 
-// Install writes the guest for arch below dir and returns its path and digest.
-// The path holds the digest, so guests of several versions lie side by side
-// and one that a sandbox uses is never overwritten. Several processes may
-// install at once.
-func Install(dir, arch string) (path, digest string, err error) {
-	body, digest, err := Binary(arch)
+// Binary returns the guest for linux on arch. The error wraps ErrNotBuilt.
+func Binary(arch string) ([]byte, error) {
+	if err := Built(arch); err != nil {
+		return nil, err
+	}
+	return bin.ReadFile(file(arch))
+}
+
+// digests are the SHA-256 of the guests, by architecture, in hex. They do not
+// change, and to make one takes longer than much of a sandbox's start.
+var digests sync.Map
+
+func digestOf(arch string) (string, error) {
+	if d, ok := digests.Load(arch); ok {
+		return d.(string), nil
+	}
+	body, err := Binary(arch)
 	if err != nil {
-		return "", "", err
+		return "", err
+	}
+	sum := sha256.Sum256(body)
+	d := hex.EncodeToString(sum[:])
+	digests.Store(arch, d)
+	return d, nil
+}
+
+// Install writes the guest for arch below dir, where it is not there yet, and
+// returns its path. The path holds its digest, so guests of several versions lie
+// side by side and one that a sandbox uses is never overwritten. Several processes
+// may install at once.
+func Install(dir, arch string) (path string, err error) {
+	digest, err := digestOf(arch)
+	if err != nil {
+		return "", err
 	}
 	path = filepath.Join(dir, digest[:16], "glovebox-guest")
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(body)) {
-		return path, digest, nil
+	own, err := fs.Stat(bin, file(arch))
+	if err != nil {
+		return "", fmt.Errorf("install the guest: %w", err)
+	}
+	if there, err := os.Stat(path); err == nil && there.Size() == own.Size() {
+		return path, nil
+	}
+	body, err := Binary(arch)
+	if err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", "", fmt.Errorf("install the guest: %w", err)
+		return "", fmt.Errorf("install the guest: %w", err)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".guest-*")
 	if err != nil {
-		return "", "", fmt.Errorf("install the guest: %w", err)
+		return "", fmt.Errorf("install the guest: %w", err)
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.Write(body)
@@ -58,7 +95,7 @@ func Install(dir, arch string) (path, digest string, err error) {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("install the guest: %w", err)
+		return "", fmt.Errorf("install the guest: %w", err)
 	}
-	return path, digest, nil
+	return path, nil
 }

@@ -160,7 +160,7 @@ func (p *Provider) planAdopt(ctx context.Context, spec sandbox.Spec) (c containe
 	if plan.arch, err = p.archOf(ctx, c); err != nil {
 		return c, plan, err
 	}
-	if _, _, err := embedded.Binary(plan.arch); err != nil {
+	if err := embedded.Built(plan.arch); err != nil {
 		return c, plan, fmt.Errorf("the container %s is made for linux/%s, and there is no guest for that: %w: %v", c.ID[:12], plan.arch, sandbox.ErrUnsupported, err)
 	}
 	for name, v := range spec.Env {
@@ -303,7 +303,7 @@ func (p *Provider) putAdopted(ctx context.Context, c container.InspectResponse, 
 // putAdoptedTree copies the guest by the engine's archive call, which asks for
 // nothing inside.
 func (p *Provider) putAdoptedTree(ctx context.Context, id, arch string, a *adopted) error {
-	body, _, err := embedded.Binary(arch)
+	body, err := embedded.Binary(arch)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (a *adopted) ids(user string) ids {
 // from outside: a shell inside takes it from its input. There the guest cannot
 // have a user of its own.
 func (p *Provider) pipeAdopted(ctx context.Context, id, arch string, a *adopted) error {
-	body, _, err := embedded.Binary(arch)
+	body, err := embedded.Binary(arch)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (p *Provider) AllocateWithProgress(ctx context.Context, rootTaskID string, 
 	if pl.serves != nil {
 		return p.allocateServed(ctx, pl, done)
 	}
-	guest, _, err := embedded.Install(p.guests(), pl.arch)
+	guest, err := embedded.Install(p.guests(), pl.arch)
 	if err != nil {
 		return h, err
 	}

@@ -25,7 +25,7 @@ import (
 // through. It is done before every start of ours, so that what runs as the
 // container's first process is never what somebody inside has made of it.
 func (p *Provider) putGuest(ctx context.Context, id string, arch string, guestUID int, entries ...*tar.Header) error {
-	body, _, err := embedded.Binary(arch)
+	body, err := embedded.Binary(arch)
 	if err != nil {
 		return err
 	}

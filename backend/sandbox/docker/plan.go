@@ -308,7 +308,7 @@ func (p *Provider) findImage(ctx context.Context, ref string) (image.InspectResp
 	case img.Os != "linux":
 		return img, fault("%s is made for %s; choose an image for linux", ref, img.Os)
 	}
-	if _, _, err := embedded.Binary(img.Architecture); err != nil {
+	if err := embedded.Built(img.Architecture); err != nil {
 		return img, fault("%s is made for linux/%s, and there is no guest for that: %v", ref, img.Architecture, err)
 	}
 	return img, nil

@@ -80,7 +80,7 @@ func (p *Provider) install() (string, error) {
 	if _, err := os.Stat(p.guest); err == nil {
 		return p.guest, nil
 	}
-	path, _, err := embedded.Install(filepath.Join(p.opts.DataDir, "guest"), runtime.GOARCH)
+	path, err := embedded.Install(filepath.Join(p.opts.DataDir, "guest"), runtime.GOARCH)
 	p.guest = path
 	return path, err
 }
