@@ -162,7 +162,7 @@ for (const [what, match] of [["its script", /assets\/index-.*\.js/], ["what its 
     server.lose(match, 3);
     await open("#/s/s1/container");
     await bordered();
-    assert.equal(await page.evaluate(() => sessionStorage.getItem("glovebox.reloads")), null);
+    await becomes(() => page.evaluate(() => sessionStorage.getItem("glovebox.reloads")), null, "it counts anew");
   });
 }
 
@@ -201,7 +201,7 @@ for (const [name, match, hash, show, shown] of parts) {
     server.found();
     await page.getByRole("button", { name: "Retry" }).click();
     await shown().waitFor();
-    assert.equal(await page.getByText("did not load").count(), 0);
+    await becomes(() => page.getByText("did not load").count(), 0);
   });
 }
 
@@ -210,6 +210,7 @@ test("a command whose answer is lost on the way is carried out once, and nothing
   server.lose(/messages$/, 1);
   await page.getByLabel("Message to the agent").fill("Once, please");
   await page.getByRole("button", { name: "Send" }).click();
+  await becomes(() => server.posts.filter((p) => p.path.endsWith("/messages")).length, 1);
   await becomes(() => page.getByLabel("Message to the agent").inputValue(), "");
   assert.equal(server.posts.filter((p) => p.path.endsWith("/messages")).length, 1);
   assert.equal(await page.getByText(/does not answer|broke off/).count(), 0);
