@@ -44,6 +44,15 @@ func (s *Service) Tool(ctx context.Context, id, name string, input json.RawMessa
 	return s.personCall(ctx, v.ID, tool, started, time.Now(), env, "")
 }
 
+// personTools are the tools that a person may use: those of agents, whatever an
+// agent of theirs may do.
+func (s *Service) personTools() *tools.Set {
+	if s.o.Browsers == nil {
+		return s.o.Tools
+	}
+	return s.o.Tools.With(tools.Browser()...)
+}
+
 // personCall runs a call that was started at begun and closes it in the log.
 // boot is set when that was before a crash.
 func (s *Service) personCall(ctx context.Context, root string, tool tools.Tool, started *task.ToolCallStarted, begun time.Time, env execenv.Env, boot string) (*task.ToolResultRecorded, error) {

@@ -88,10 +88,6 @@ type Service struct {
 	egress *egressLog
 	panes  panes
 
-	// personTools are the tools that a person may use: those of agents, whatever an
-	// agent of theirs may do. To make them takes half a millisecond, so it is done once.
-	personTools func() *tools.Set
-
 	settling chan struct{} // capacity one: whoever holds the token answers a call that waits
 
 	mu      sync.Mutex
@@ -111,12 +107,6 @@ func New(o Options) *Service {
 	}
 	o.Log = o.Log.With("component", "session")
 	s := &Service{o: o, views: newViews(o.Store), live: newLiveBuffers(), settling: make(chan struct{}, 1), drivers: map[string]*driver{}, works: map[string]*work{}, hands: map[string]int{}, own: map[string]struct{}{}}
-	s.personTools = sync.OnceValue(func() *tools.Set {
-		if o.Browsers == nil {
-			return o.Tools
-		}
-		return o.Tools.With(tools.Browser()...)
-	})
 	s.settling <- struct{}{}
 	s.egress = newEgressLog(s.recordEgress)
 	s.panes.byRoot = map[string]*hold{}

@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -62,7 +64,11 @@ type BrowserPicture struct {
 // Env, so no guest keeps an account of their calls: see [Kept]. All of them but
 // the one that asks a person are of high risk, those that only look too: a page
 // may be one that a person has signed in to, and what it says goes to the model.
-func Browser() []Tool {
+func Browser() []Tool { return slices.Clone(browserTools()) }
+
+// browserTools makes the tools when they are first asked for: their schemas take
+// half a millisecond, which is much beside a call.
+var browserTools = sync.OnceValue(func() []Tool {
 	return []Tool{
 		newBrowserNavigate(), newBrowserClick(), newBrowserType(), newBrowserExtract(), newBrowserScreenshot(),
 		newBrowserScroll(), newBrowserPress(), newBrowserSelect(), newBrowserHover(),
@@ -70,7 +76,7 @@ func Browser() []Tool {
 		newBrowserTabs(), newBrowserUpload(), newBrowserDownloads(), newBrowserConsole(), newBrowserDialog(),
 		NewAskPerson(),
 	}
-}
+})
 
 // browserTool is a tool that acts on the browser.
 type browserTool[P any] struct {
