@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 
 	"github.com/hashicorp/yamux"
@@ -14,12 +15,17 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
+// connectProcs run the Go code of what only copies.
+const connectProcs = 2
+
 // Connect carries connections from stdio to the guest that listens on socket,
 // until stdio ends: the way to a guest whose socket no host can reach. It is a
 // process of its own, beside the guest, and its end ends no call.
 //
 // The other side opens a stream per connection and its Close is the half-close.
 func Connect(socket string, in io.ReadCloser, out io.WriteCloser) error {
+	runtime.GOMAXPROCS(connectProcs)
+	makeThreads(connectProcs + 4) // those that read and write, and the runtime's own
 	session, err := yamux.Server(stdio{in, out}, wire.ConnectConfig())
 	if err != nil {
 		return fmt.Errorf("carry connections: %w", err)

@@ -19,16 +19,16 @@ import (
 
 func (g *Guest) fileRoutes(mux *http.ServeMux) {
 	s := g.files
-	handle(mux, g, wire.PathRead, s.ReadFile)
-	handle(mux, g, wire.PathStat, func(ctx context.Context, r wire.PathRequest) (execenv.FileInfo, error) {
+	handle(mux, g, g.working, wire.PathRead, s.ReadFile)
+	handle(mux, g, g.working, wire.PathStat, func(ctx context.Context, r wire.PathRequest) (execenv.FileInfo, error) {
 		return s.Stat(ctx, r.Path)
 	})
-	handle(mux, g, wire.PathList, func(ctx context.Context, r wire.PathRequest) (execenv.ListResult, error) {
+	handle(mux, g, g.working, wire.PathList, func(ctx context.Context, r wire.PathRequest) (execenv.ListResult, error) {
 		return s.List(ctx, r.Path)
 	})
-	handle(mux, g, wire.PathGlob, s.Glob)
-	handle(mux, g, wire.PathGrep, s.Grep)
-	handle(mux, g, wire.PathSnapshot, s.Snapshot)
+	handle(mux, g, g.searches, wire.PathGlob, s.Glob)
+	handle(mux, g, g.searches, wire.PathGrep, s.Grep)
+	handle(mux, g, g.searches, wire.PathSnapshot, s.Snapshot)
 	mux.HandleFunc("POST "+wire.PathWatch, g.watch)
 
 	effect(mux, g, wire.PathWrite, s.WriteFile, func(r execenv.WriteRequest) execenv.Call { return r.Call })
@@ -39,15 +39,19 @@ func (g *Guest) fileRoutes(mux *http.ServeMux) {
 	effect(mux, g, wire.PathChange, change, func(r execenv.ChangeRequest) execenv.Call { return r.Call })
 }
 
-// handle serves an operation without effects.
-func handle[Req, Res any](mux *http.ServeMux, g *Guest, path string, do func(context.Context, Req) (Res, error)) {
+// handle serves an operation without effects, which takes a slot.
+func handle[Req, Res any](mux *http.ServeMux, g *Guest, slots slots, path string, do func(context.Context, Req) (Res, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var req Req
 		if err := decode(w, r, &req); err != nil {
 			fail(w, err)
 			return
 		}
-		res, err := do(r.Context(), req)
+		var res Res
+		var err error
+		if slots.do(r.Context(), func() { res, err = do(r.Context(), req) }) != nil {
+			return // nobody waits for it any more
+		}
 		if err != nil {
 			fail(w, g.missing(err))
 			return
@@ -80,7 +84,9 @@ func effect[Req, Res any](mux *http.ServeMux, g *Guest, path string, do func(con
 		}
 		caller, _ := callerOf(r) // the fence has read it before
 		end, err := g.effects.once(r.Context(), path, caller, call(req), func(ctx context.Context) ended {
-			res, err := do(ctx, req)
+			var res Res
+			var err error
+			_ = g.working.do(ctx, func() { res, err = do(ctx, req) }) // what has begun ends
 			if err == nil {
 				var body []byte
 				if body, err = json.Marshal(res); err == nil {

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"time"
@@ -58,6 +57,8 @@ type Guest struct {
 	files    FileService
 	effects  effects
 	memory   *memory
+	working  slots // operations on files
+	searches slots
 	watches  chan struct{} // a token per open watch
 	relay    *relay        // nil when nothing leaves the sandbox
 	browser  *browser
@@ -69,7 +70,11 @@ type Guest struct {
 // New takes over this process: it locks, listens, opens the journal, takes on
 // the user's rights on every thread, and begins to reap.
 func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
-	g := &Guest{cfg: cfg, log: o.Log, memory: newMemory(), watches: make(chan struct{}, maxWatches), stop: make(chan struct{})}
+	g := &Guest{
+		cfg: cfg, log: o.Log, memory: newMemory(),
+		working: make(slots, filesAtOnce), searches: make(slots, searchesAtOnce), watches: make(chan struct{}, maxWatches),
+		stop: make(chan struct{}),
+	}
 	if g.log == nil {
 		g.log = slog.Default()
 	}
@@ -130,6 +135,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
+	short := g.memory.reserve() // threads that are like those which have been lowered
 	if g.keeper, err = newKeeper(); err != nil {
 		return nil, err
 	}
@@ -158,7 +164,7 @@ func New(cfg wire.GuestConfig, o Options) (_ *Guest, err error) {
 	}
 	g.effects = effects{journal: g.journal, running: map[string]chan struct{}{}}
 	env := commandEnv(os.Environ(), u, cfg)
-	g.greet(o.Build, u, env, warning)
+	g.greet(o.Build, u, env, warning, short)
 	g.hello.FirstTag, g.hello.LastTag = first, last
 	g.effects.boot = g.hello.BootID
 	g.calls = &calls{
@@ -189,7 +195,7 @@ func (g *Guest) makeHome(home string) {
 }
 
 // greet fills in what Hello says.
-func (g *Guest) greet(build string, u user, env environment, warning string) {
+func (g *Guest) greet(build string, u user, env environment, warnings ...string) {
 	tag, bestEffort := g.table.Tag()
 	hostname, _ := os.Hostname()
 	g.hello = wire.Hello{
@@ -198,8 +204,10 @@ func (g *Guest) greet(build string, u user, env environment, warning string) {
 		Tag: string(tag), BestEffort: bestEffort, Kernel: kernel(), Shell: findShell(env.get("PATH")),
 		Warnings: slices.Clone(g.table.Warnings()),
 	}
-	if warning != "" {
-		g.hello.Warnings = append(g.hello.Warnings, warning)
+	for _, w := range warnings {
+		if w != "" {
+			g.hello.Warnings = append(g.hello.Warnings, w)
+		}
 	}
 	if g.hello.Warnings == nil {
 		g.hello.Warnings = []string{}
@@ -230,11 +238,8 @@ func takeLock(path string) (*os.File, error) {
 }
 
 // Serve answers until ctx ends or a request asks for the end; then it kills
-// every call, terminal and browser and returns. Signals never end it: they come from inside.
+// every call, terminal and browser and returns.
 func (g *Guest) Serve(ctx context.Context) error {
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals)
-	defer signal.Stop(signals)
 	server := &http.Server{
 		Handler:           g.routes(),
 		ReadHeaderTimeout: 30 * time.Second,
@@ -246,16 +251,10 @@ func (g *Guest) Serve(ctx context.Context) error {
 	go func() { served <- server.Serve(g.listener) }()
 	g.log.InfoContext(ctx, "guest serves", "guest", g.cfg.GuestID, "boot", g.hello.BootID, "uid", g.hello.UID, "warnings", g.hello.Warnings)
 	var err error
-	for waiting := true; waiting; {
-		select {
-		case <-signals: // taken, so that the default action does not happen
-		case err = <-served:
-			waiting = false
-		case <-g.stop:
-			waiting = false
-		case <-ctx.Done():
-			waiting = false
-		}
+	select {
+	case err = <-served:
+	case <-g.stop:
+	case <-ctx.Done():
 	}
 	return errors.Join(err, g.close(ctx, server))
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
@@ -265,5 +267,33 @@ func TestShutdown(t *testing.T) {
 	}
 	if left := tagged("66001"); len(left) > 0 {
 		t.Errorf("alive: %v", left)
+	}
+}
+
+// An engine that has asked a guest to end sends it a signal as well, which may come
+// at any moment up to the last. It ends as one that was asked all the same.
+func TestShutdown_signalled(t *testing.T) {
+	for range 20 {
+		p := newPlace(t)
+		c := p.start()
+		stop := make(chan struct{})
+		var signals sync.WaitGroup
+		signals.Go(func() {
+			for p.cmd.Process.Signal(syscall.SIGTERM) == nil {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+		if err := c.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("the guest ended with %v", err)
+		}
+		close(stop)
+		signals.Wait()
 	}
 }

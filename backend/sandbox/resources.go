@@ -44,7 +44,7 @@ func (r Resources) Named() map[string]string {
 // does not start, which an engine would report as something else.
 const (
 	MinMemory = 16 << 20
-	MinPIDs   = 16
+	MinPIDs   = 64
 	MinCPUs   = 0.01
 )
 

@@ -10,6 +10,10 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 )
 
+// KillsAtOnce is how many kills a Table works at, each of which keeps a thread for
+// itself; further ones wait.
+const KillsAtOnce = 6
+
 // MaxNamed is how many processes a report names at most, so that it fits into
 // one frame after a fork bomb too.
 const MaxNamed = 1000
@@ -35,7 +39,7 @@ func (t *Table) Kill(mark *Mark, cause string) execenv.KillReport {
 	_, bestEffort := t.Tag()
 	report := execenv.KillReport{Cause: cause, BestEffort: bestEffort}
 	if t.marks.pin(mark) {
-		t.raise(func() { t.kill(mark, &report, start.Add(killTime)) })
+		t.strike(mark, &report)
 		if len(report.Left) == 0 {
 			t.marks.unpin(mark)
 		} else {
@@ -57,11 +61,18 @@ func (t *Table) pursue(mark *Mark) {
 		default:
 		}
 		var report execenv.KillReport
-		t.raise(func() { t.kill(mark, &report, time.Now().Add(killTime)) })
+		t.strike(mark, &report)
 		if len(report.Left) == 0 {
 			return
 		}
 	}
+}
+
+// strike does one kill, when it is its turn.
+func (t *Table) strike(mark *Mark, report *execenv.KillReport) {
+	t.kills <- struct{}{}
+	defer func() { <-t.kills }()
+	t.raise(func() { t.kill(mark, report, time.Now().Add(killTime)) })
 }
 
 func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {

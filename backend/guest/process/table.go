@@ -45,6 +45,7 @@ type Table struct {
 	raise    func(func())
 	marks    *marks
 	spawns   chan spawn
+	kills    chan struct{} // a token per kill that is at work
 	warnings []string
 
 	life chan struct{} // closed by Close
@@ -78,6 +79,7 @@ func New(o Options) (*Table, error) {
 		self:     os.Getpid(),
 		raise:    o.Raise,
 		spawns:   make(chan spawn),
+		kills:    make(chan struct{}, KillsAtOnce),
 		life:     make(chan struct{}),
 		children: map[int]*Process{},
 	}

@@ -88,6 +88,7 @@ func Test(t *testing.T, h Harness) {
 		{"isolation, workspace of root", func(t *testing.T, f *fixture) { testIsolation(t, f, 0) }},
 		{"mounts", testMounts},
 		{"a fork bomb ends with its call", testForkBomb},
+		{"a guest outlives a full table of processes", testFullTable},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, newFixture(t, h)) })
 	}

@@ -92,6 +92,10 @@ func leave(args []string, stderr io.Writer) error {
 }
 
 func serve(args []string, stdout, stderr io.Writer) error {
+	// Signals never end a guest: they come from inside, or from an engine that has
+	// also asked it to end. They are taken up to the end of the process, since what Go
+	// does by itself for a first process is an exit with 2, as after a fault.
+	signal.Notify(make(chan os.Signal, 1))
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	text := flags.String("config", "", "the guest's config as JSON")
