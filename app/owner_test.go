@@ -243,13 +243,25 @@ func TestKilledWhileAllocating(t *testing.T) {
 				engine(t, "create", "--label", "glovebox.instance=another", "--label", "glovebox.session=s-other", about.DefaultImage, "/bin/true")...)
 			t.Cleanup(func() { engine(t, append([]string{"rm", "-f"}, strangers...)...) })
 		}
+		begun := time.Now()
+		ids := []string{s.opened(sandbox.Spec{Wall: wall}, workspace(t, 1000))}
+		took := time.Since(begun)
 		const crashes = 8 // of each wall
-		var ids []string
 		midway := 0
 		for i := range crashes {
-			ids = append(ids, s.open(httpapi.OpenRequest{Title: fmt.Sprint("crash ", i), Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: wall}}))
-			// The point of the crash is what varies, so time itself is the input.
-			<-time.After(time.Duration(i) * 70 * time.Millisecond)
+			id := s.open(httpapi.OpenRequest{Title: fmt.Sprint("crash ", i), Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: wall}})
+			ids = append(ids, id)
+			// The point of the crash is what varies, so time itself is the input; every
+			// other time from the moment on at which the allocation is known to have begun.
+			if i%2 == 1 {
+				until(t, 30*time.Second, func() error {
+					if !slices.ContainsFunc(ledger(t, data), func(r sandbox.Record) bool { return r.RootTaskID == id }) {
+						return fmt.Errorf("no sandbox of %s in the ledger", id)
+					}
+					return nil
+				})
+			}
+			<-time.After(time.Duration(i/2) * took / (crashes / 2))
 			s.kill()
 			for _, r := range ledger(t, data) {
 				if r.State == sandbox.StateAllocating {
