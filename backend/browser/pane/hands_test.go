@@ -122,7 +122,10 @@ func TestHands(t *testing.T) {
 	if _, err := p.Agent().Extract(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	agent := restless{p: p, r: rand.New(rand.NewPCG(*handSeed, 1)), begins: make(chan time.Duration, 1), typical: time.Since(looks)}
+	agent := restless{
+		p: p, r: rand.New(rand.NewPCG(*handSeed, 1)), begins: make(chan time.Duration, 1), typical: time.Since(looks),
+		does: make(chan struct{}, 1),
+	}
 	wg.Go(func() { agent.run(ctx, t) })
 
 	person := steady{t: t, p: p, v: ann, frame: &frame, r: rand.New(rand.NewPCG(*handSeed, 2))}
@@ -132,6 +135,9 @@ func TestHands(t *testing.T) {
 		person.hold()
 	}
 	took := time.Since(began)
+	// The agent has to look before it does more, and what it does comes behind all
+	// that the person did.
+	agent.again(t)
 	stop()
 	wg.Wait()
 
@@ -164,6 +170,9 @@ type restless struct {
 	// then is replaced by the next.
 	begins  chan time.Duration
 	typical time.Duration
+
+	// does gets what it can when an act went well.
+	does chan struct{}
 
 	acts, refused, told, clicks, clicked int
 }
@@ -203,6 +212,10 @@ func (a *restless) run(ctx context.Context, t *testing.T) {
 		switch {
 		case err == nil:
 			a.acts++
+			select {
+			case a.does <- struct{}{}:
+			default:
+			}
 			a.typical = (3*a.typical + time.Since(began)) / 4
 		case ctx.Err() != nil:
 		case errors.Is(err, control.ErrHeld):
@@ -216,6 +229,20 @@ func (a *restless) run(ctx context.Context, t *testing.T) {
 		default:
 			t.Errorf("an act: %v", err)
 		}
+	}
+}
+
+// again returns when an act went well that ended after the call.
+func (a *restless) again(t *testing.T) {
+	t.Helper()
+	select {
+	case <-a.does: // an old one
+	default:
+	}
+	select {
+	case <-a.does:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the agent did nothing for half a minute")
 	}
 }
 
