@@ -173,6 +173,16 @@ test("tabs and the address line are worked by who has control", { skip }, async 
   await until(() => canned().commands.at(-1)?.kind === "close", "it is closed");
 });
 
+test("an address that changes while one is in it is replaced by what one types", { skip }, async () => {
+  await take();
+  const address = panel().getByRole("textbox", { name: "Address" });
+  await address.focus();
+  canned().tell({ tabs: canned().tabs.map((t) => (t.active ? { ...t, url: "https://elsewhere.example/" } : t)) });
+  await until(async () => (await address.inputValue()) === "https://elsewhere.example/", "it is another");
+  await page.keyboard.type("example.com");
+  assert.equal(await address.inputValue(), "example.com");
+});
+
 test("control goes back with the panel, be it closed or another session's", { skip }, async () => {
   await take();
   await page.getByRole("button", { name: "Close the panels" }).click();

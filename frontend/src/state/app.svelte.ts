@@ -114,9 +114,7 @@ export class App {
   /** start connects, and returns what ends it. */
   start(): () => void {
     this.prefs.show();
-    // Before the router, which then reads an address without a token.
-    addEventListener("hashchange", this.retoken);
-    const stops = [() => removeEventListener("hashchange", this.retoken), this.clock.start(), this.router.start(), this.keys.start(), this.calling.stop];
+    const stops = [this.clock.start(), this.router.start(this.retoken), this.keys.start(), this.calling.stop];
     if (this.token) this.connect();
     else this.authorized = false;
     return () => {

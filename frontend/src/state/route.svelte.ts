@@ -94,27 +94,38 @@ export class Router {
   route = $state.raw<Exclude<Route, { at: "new" }>>({ at: "home" });
   /** creating says that the address names the form. */
   creating = $state(false);
+  /** #read is the address that was followed last. */
+  #read?: string;
 
-  start(): () => void {
-    const read = (): void => {
-      const r = parseRoute(location.hash);
-      this.creating = r.at === "new";
-      if (r.at !== "new") this.route = r;
+  /** start follows the address from now on; arrive is called with each change of it before it is read. */
+  start(arrive: () => void): () => void {
+    const follow = (): void => {
+      arrive();
+      this.#follow();
     };
-    read();
-    addEventListener("hashchange", read);
-    return () => removeEventListener("hashchange", read);
+    this.#follow();
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
   }
 
+  #follow(): void {
+    if (location.hash === this.#read) return;
+    this.#read = location.hash;
+    const r = parseRoute(location.hash);
+    this.creating = r.at === "new";
+    if (r.at !== "new" && href(r) !== href(this.route)) this.route = r;
+  }
+
+  /** go goes to a place, at once: a key that is pressed next belongs to it, also before the browser tells of the change. */
   go(r: Route): void {
     location.hash = href(r);
+    this.#follow();
   }
 
   /** swap goes to a place that takes the present one's step in the history. */
   swap(r: Exclude<Route, { at: "new" }>): void {
     history.replaceState(history.state, "", href(r));
-    this.route = r;
-    this.creating = false;
+    this.#follow();
   }
 
   /** create opens the form over the page. */
@@ -122,7 +133,7 @@ export class Router {
     this.go({ at: "new" });
   }
 
-  /** uncreate closes the form, unless the address leads elsewhere already: the route follows it a moment later. */
+  /** uncreate closes the form, unless the address leads elsewhere already. */
   uncreate(): void {
     if (location.hash === href({ at: "new" })) this.swap(this.route);
   }
