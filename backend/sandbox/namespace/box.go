@@ -222,6 +222,11 @@ func (b *box) busy() bool {
 // process returns the sandbox's init, or nil when it does not run.
 func (b *box) process() (*process, error) {
 	r, err := b.run()
+	return b.processOf(r, err)
+}
+
+// processOf is process for what run has returned.
+func (b *box) processOf(r run, err error) (*process, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return search(b.ID)
 	}

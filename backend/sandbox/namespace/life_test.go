@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -149,6 +150,91 @@ func TestOuterDeath_leavesItRunning(t *testing.T) {
 	}
 }
 
+// Where nothing can be written, as on a full disk, a sandbox is stopped all the same.
+func TestStop_unnoted(t *testing.T) {
+	f := allocate(t, os.Getuid(), nil)
+	if err := os.Mkdir(filepath.Join(f.box.dir, stoppedFile+newSuffix), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Stop(t.Context(), f.ref()); err != nil {
+		t.Errorf("Stop = %v", err)
+	}
+	if c, err := f.Inspect(t.Context(), f.ref()); err != nil || c.Value != sandbox.StateStopped {
+		t.Errorf("Inspect = %+v, %v, want stopped", c, err)
+	}
+}
+
+// Who looks while a sandbox ends and is started again sees one of its states, whatever
+// is written between two reads of that look.
+func TestCondition_duringAStart(t *testing.T) {
+	p := newProvider(t, t.TempDir(), "test")
+	b, unlock, err := p.create(t.Context(), "root", sandbox.Spec{}, plan{uid: os.Getuid(), gid: os.Getgid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// start is what launch and reap write of one start and its end.
+	start := func(unlock func()) error {
+		defer unlock()
+		if err := b.forget(t.Context()); err != nil {
+			return err
+		}
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		who, err := identify(cmd.Process.Pid)
+		done := make(chan struct{})
+		defer close(done)
+		p.mu.Lock()
+		p.reaping[b.ID] = reaper{cmd.Process.Pid, done}
+		p.mu.Unlock()
+		err = errors.Join(err, writeJSON(filepath.Join(b.dir, processFile), run{identity: who, Outer: cmd.Process.Pid}))
+		cmd.Process.Kill()
+		cmd.Wait()
+		return errors.Join(err, writeJSON(filepath.Join(b.dir, stoppedFile), stopped{Cause: sandbox.CauseKilled}))
+	}
+	if err := start(unlock); err != nil {
+		t.Fatal(err)
+	}
+	over, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-over:
+				ended <- nil
+				return
+			default:
+			}
+			unlock, err := b.lock(t.Context())
+			if err == nil {
+				err = start(unlock)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	seen := map[string]int{}
+	for range 1000 {
+		c, err := p.condition(t.Context(), b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[string(c.Value)+" "+c.Cause]++
+	}
+	close(over)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []string{"ready ", "allocating ", "stopped " + sandbox.CauseKilled} {
+		delete(seen, known)
+	}
+	if len(seen) > 0 {
+		t.Errorf("it was seen as %v", seen)
+	}
+}
+
 // A bubblewrap that was killed says nothing of a sandbox that ended with it.
 func TestNoteEnd_ofAKilledBubblewrap(t *testing.T) {
 	for _, test := range []struct {
@@ -231,6 +317,9 @@ func isFrozen(t *testing.T, pid int) bool {
 	}
 	for _, name := range threads {
 		stat, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			return false // it ended after it was listed; others may have begun
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,33 +66,42 @@ func (p *Provider) condition(ctx context.Context, id string) (sandbox.Condition,
 		return sandbox.Condition{Value: value, Cause: cause, ObservedAt: time.Now().UTC(), Source: "kernel"}, nil
 	}
 	b := &box{meta: meta{ID: id}, dir: filepath.Join(p.boxes, id)}
-	if _, err := os.Stat(b.dir); errors.Is(err, fs.ErrNotExist) {
-		return is(sandbox.StateLost, sandbox.CauseRemoved)
-	}
-	proc, err := b.process()
-	if err != nil {
-		return sandbox.Condition{}, fmt.Errorf("inspect sandbox %s: %w", short(id), err)
-	}
-	if proc != nil {
-		proc.Close()
-		return is(sandbox.StateReady, "")
-	}
-	r, err := b.run()
-	if err == nil {
-		if err := p.collected(ctx, id, r.Outer); err != nil {
-			return sandbox.Condition{}, err
+	for {
+		if _, err := os.Stat(b.dir); errors.Is(err, fs.ErrNotExist) {
+			return is(sandbox.StateLost, sandbox.CauseRemoved)
 		}
+		r, written := b.run()
+		proc, err := b.processOf(r, written)
+		if err != nil {
+			return sandbox.Condition{}, fmt.Errorf("inspect sandbox %s: %w", short(id), err)
+		}
+		if proc != nil {
+			proc.Close()
+			return is(sandbox.StateReady, "")
+		}
+		if written == nil {
+			if err := p.collected(ctx, id, r.Outer); err != nil {
+				return sandbox.Condition{}, err
+			}
+		}
+		var s stopped
+		noted := readJSON(filepath.Join(b.dir, stoppedFile), &s)
+		starting := written != nil && b.busy()
+		// Whoever has started it meanwhile has taken away what was written of its
+		// last end, or has written of another one.
+		if now, err := b.run(); (err == nil) != (written == nil) || now.identity != r.identity {
+			continue
+		}
+		switch {
+		case noted == nil:
+			return is(sandbox.StateStopped, s.Cause)
+		case starting:
+			return is(sandbox.StateAllocating, "")
+		}
+		// No bubblewrap has told of the end: it was killed before, or nobody waited for
+		// it. The kernel's count of a full memory may be that of a command long ago.
+		return is(sandbox.StateStopped, sandbox.CauseUnseen)
 	}
-	var s stopped
-	switch {
-	case readJSON(filepath.Join(b.dir, stoppedFile), &s) == nil:
-		return is(sandbox.StateStopped, s.Cause)
-	case err != nil && b.busy():
-		return is(sandbox.StateAllocating, "")
-	}
-	// No bubblewrap has told of the end: it was killed before, or nobody waited for
-	// it. The kernel's count of a full memory may be that of a command long ago.
-	return is(sandbox.StateStopped, sandbox.CauseUnseen)
 }
 
 // Start implements sandbox.Starter. It is Attach: a sandbox that runs stays as
@@ -129,9 +138,10 @@ func (p *Provider) stop(ctx context.Context, id string) error {
 		return err
 	}
 	defer proc.Close()
-	// Written first, so that whoever sees the end sees the cause.
+	// Written first, so that whoever sees the end sees the cause. A full disk is no
+	// reason to let it run on.
 	if err := writeJSON(filepath.Join(b.dir, stoppedFile), stopped{Cause: sandbox.CauseByHand, At: time.Now().UTC()}); err != nil {
-		return err
+		p.log.WarnContext(ctx, "note the stop of a sandbox", "container", b.short(), "err", err)
 	}
 	patient, cancel := context.WithTimeout(ctx, shutdown)
 	defer cancel()
