@@ -45,18 +45,25 @@ func (m *Manager) client(ctx context.Context, rootTaskID string, use bool) (*cli
 	if err != nil && m.isBack(ctx, rootTaskID) {
 		c, b, err = m.channel(rootTaskID, use)
 	}
-	if c != nil || err != nil {
-		return c, b, err
+	// A sandbox that is hardly used can be stopped as idle again before whoever had it
+	// started has the channel.
+	for range openTries {
+		if c != nil || err != nil {
+			return c, b, err
+		}
+		if _, err := m.Attach(ctx, rootTaskID); err != nil {
+			return nil, Binding{}, err
+		}
+		c, b, err = m.channel(rootTaskID, use)
 	}
-	if _, err := m.Attach(ctx, rootTaskID); err != nil {
-		return nil, Binding{}, err
-	}
-	c, b, err = m.channel(rootTaskID, use)
 	if c == nil && err == nil {
 		err = fmt.Errorf("the channel closed while it was opened: %w", sandbox.ErrUnreachable)
 	}
 	return c, b, err
 }
+
+// openTries is how often a channel is opened for one call.
+const openTries = 3
 
 // isBack looks once more at a sandbox that was seen paused, and reports whether it
 // goes on: whoever has just unpaused one by hand is not refused because the
@@ -95,7 +102,7 @@ func (m *Manager) channel(rootTaskID string, use bool) (*client.Client, Binding,
 	case !ok:
 		return nil, Binding{}, nil
 	}
-	if r.idling {
+	if r.idling && use {
 		return nil, Binding{}, nil // it is started again once it has stopped
 	}
 	switch r.cond.Value {

@@ -1,9 +1,10 @@
 package lifetime_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ func TestIdle_isStoppedAndStartedByTheNextCall(t *testing.T) {
 	}
 	// The engine does not know why it stopped; a later look leaves the reason.
 	w.halt(w.there()[0], sandbox.StateStopped, sandbox.CauseExited)
+	if err := m.Why(t.Context(), "t1"); !errors.Is(err, sandbox.ErrStopped) { // it looks
+		t.Errorf("Why() = %v, want stopped", err)
+	}
 	if c, _ := m.Condition("t1"); c.Value != sandbox.StateStopped || c.Cause != sandbox.CauseIdle {
 		t.Errorf("condition %+v", c)
 	}
@@ -51,16 +55,40 @@ func TestIdle_isStoppedAndStartedByTheNextCall(t *testing.T) {
 	}
 }
 
+// Who looks at a sandbox that is being stopped as idle sees its end and starts nothing.
+func TestIdle_lookedAtWhileItStops(t *testing.T) {
+	w := newWorld()
+	h := w.host(-1)
+	looked := make(chan error, 1)
+	var m *lifetime.Manager
+	m = lifetime.New(lifetime.Options{
+		Providers: map[sandbox.Wall]sandbox.Provider{sandbox.WallDocker: h}, Ledger: h, Secret: []byte("secret"),
+		Log: slog.New(slog.DiscardHandler), IdleStop: 100 * time.Millisecond,
+		Observe: func(_ string, _ sandbox.Record, c sandbox.Condition, _ string) {
+			if c.Value != sandbox.StateStopped {
+				return
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			_, _, err := m.Client(ctx, "t1")
+			looked <- err
+		},
+	})
+	t.Cleanup(func() { m.Close() })
+	runManager(t, m)
+	if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-looked; !errors.Is(err, sandbox.ErrStopped) {
+		t.Errorf("Client() = %v, want that it is stopped", err)
+	}
+}
+
 func TestIdle_whatIsUsedRunsOn(t *testing.T) {
 	w := newWorld()
-	var mu sync.Mutex
-	busy := map[string]int{"t2": 10} // looks that find it used
-	m, o := idleManager(t, w.host(-1), 300*time.Millisecond, func(root string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		busy[root]--
-		return busy[root] >= 0
-	})
+	var busy atomic.Bool // somebody uses t2
+	busy.Store(true)
+	m, o := idleManager(t, w.host(-1), 300*time.Millisecond, func(root string) bool { return root == "t2" && busy.Load() })
 	runs, err := m.Allocate(t.Context(), "t1", docker(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +105,7 @@ func TestIdle_whatIsUsedRunsOn(t *testing.T) {
 	if c, _ := m.Condition("t2"); c.Value != sandbox.StateReady {
 		t.Errorf("what somebody uses is %s", c.Value)
 	}
+	busy.Store(false)
 	o.await(t, "t2 stopped idle")
 	if c, _ := m.Condition("t1"); c.Value != sandbox.StateReady {
 		t.Errorf("where something runs it is %s", c.Value)
@@ -94,8 +123,8 @@ func TestIdle_callsAtTheLastMoment(t *testing.T) {
 	if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
 		t.Fatal(err)
 	}
-	end := time.After(2 * time.Second)
-	for n := 0; ; n++ {
+	end := time.After(30 * time.Second)
+	for n := 0; n < 20 || o.count("t1 stopped idle") == 0; n++ {
 		_, _, _, err := m.Channel(t.Context(), "t1")
 		if errors.Is(err, sandbox.ErrStopped) {
 			_, err = m.Attach(t.Context(), "t1")
@@ -105,10 +134,7 @@ func TestIdle_callsAtTheLastMoment(t *testing.T) {
 		}
 		select {
 		case <-end:
-			if o.count("t1 stopped idle") == 0 {
-				t.Error("it was never idle; nothing was tested")
-			}
-			return
+			t.Fatalf("it was idle %d times in %d calls", o.count("t1 stopped idle"), n+1)
 		case <-time.After(time.Duration(50+13*n%90) * time.Millisecond): // before, about when, and after it is
 		}
 	}

@@ -11,10 +11,12 @@ import (
 
 // An engine that has just killed a container reports it as running, then as
 // exited, then as not there, within moments of each other: a broken channel is
-// worth so many looks, so far apart.
+// worth so many looks, so far apart. Before a sandbox that runs is blamed on its
+// guest, an engine on a machine that stands still has the time to see its end.
 const (
 	whyLooks = 3
 	whyPause = 300 * time.Millisecond
+	whyLast  = 3 * time.Second
 )
 
 // Why asks the engine why the channel to a root task's sandbox broke. The error
@@ -34,10 +36,14 @@ func (m *Manager) Why(ctx context.Context, rootTaskID string) error {
 	var cond sandbox.Condition
 	for i := range whyLooks {
 		if i > 0 {
+			pause := whyPause
+			if i == whyLooks-1 && cond.Value == sandbox.StateReady {
+				pause = whyLast
+			}
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(whyPause):
+			case <-time.After(pause):
 			}
 		}
 		if cond, err = m.look(ctx, r); err != nil {

@@ -277,13 +277,7 @@ func TestRun_leavesAStartAlone(t *testing.T) {
 	}
 	before := o.count("t1 ready ")
 	w.halt("box0001", sandbox.StateReady, "")
-	for o.count("t1 ready ") == before {
-		select {
-		case <-o.wake:
-		case <-time.After(10 * time.Second):
-			t.Fatal("the start was never observed")
-		}
-	}
+	o.awaitMore(t, "t1 ready ", before)
 }
 
 func TestWhy(t *testing.T) {
@@ -328,6 +322,26 @@ func TestWhy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An engine on a machine that stands still sees the end of a sandbox after those whose
+// calls it broke, who are told of that end and not of a guest that says nothing.
+func TestWhy_engineSeesItLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		m, _ := newManager(t, w.host(-1), false)
+		if _, err := m.Allocate(t.Context(), "t1", docker(), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.deafen(w.boxes["box0001"])
+		time.AfterFunc(2*time.Second, func() { w.halt("box0001", sandbox.StateStopped, sandbox.CauseKilled) })
+		if err := m.Why(t.Context(), "t1"); !errors.Is(err, sandbox.ErrStopped) {
+			t.Errorf("Why() = %v, want that it is stopped", err)
+		}
+		if c, _ := m.Condition("t1"); c.Value != sandbox.StateStopped || c.Cause != sandbox.CauseKilled {
+			t.Errorf("Condition() = %+v, want it killed", c)
+		}
+	})
 }
 
 // What an operation overtook while it was read is not believed, and may be true all

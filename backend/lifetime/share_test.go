@@ -158,10 +158,11 @@ func TestShare_stopsForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.await(t, "t2 stopped by hand")
+	before := o.count("t1 ready ")
 	if _, err := m.Start(t.Context(), "t2"); err != nil {
 		t.Fatal(err)
 	}
-	o.await(t, "t1 ready ")
+	o.awaitMore(t, "t1 ready ", before)
 }
 
 func TestShare_crashAnywhere(t *testing.T) {

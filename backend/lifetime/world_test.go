@@ -499,8 +499,14 @@ func (o *told) count(what string) int {
 // await waits until Observe has been told what, "root state cause".
 func (o *told) await(t *testing.T, what string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
-	for o.count(what) == 0 {
+	o.awaitMore(t, what, 0)
+}
+
+// awaitMore waits until Observe has been told what more often than before.
+func (o *told) awaitMore(t *testing.T, what string, before int) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for o.count(what) <= before {
 		select {
 		case <-o.wake:
 		case <-deadline:
