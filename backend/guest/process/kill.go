@@ -22,6 +22,7 @@ const (
 	grace     = 300 * time.Millisecond // between the request to end and the order
 	killTime  = 5 * time.Second        // the longest that a kill may take
 	pursuits  = 24                     // kills that follow one which was too short
+	turns     = 3                      // rounds that a kill has, however long the machine stood still in one
 	stuckTime = 250 * time.Millisecond // in state D after SIGKILL: not waited for
 
 	// More members, or a slower first scan, are a crowd that takes the CPU away
@@ -101,7 +102,7 @@ func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
 		if report.Rounds == 1 || !v.halt() {
 			v.freeze(end)
 			v.kill()
-			t.await(ms, minTime(end, time.Now().Add(stuckTime)))
+			t.await(ms, time.Now().Add(stuckTime))
 		}
 
 		ms, _ = v.living()
@@ -115,7 +116,7 @@ func (t *Table) kill(mark *Mark, report *execenv.KillReport, end time.Time) {
 		case dying.IsZero():
 			dying = time.Now()
 		}
-		if len(ms) > 0 && time.Now().After(end) || stuck && time.Since(dying) >= stuckTime {
+		if len(ms) > 0 && report.Rounds >= turns && time.Now().After(end) || stuck && time.Since(dying) >= stuckTime {
 			v.giveUp(ms)
 			return
 		}
@@ -156,7 +157,7 @@ func (v *victims) note(m member) {
 // one. A member is stopped before the scan goes on, and children have higher
 // numbers than their parents, so one scan runs after a tree that grows.
 func (v *victims) freeze(end time.Time) {
-	for quiet := 0; quiet < 2 && time.Now().Before(end); quiet++ {
+	for quiet, first := 0, true; quiet < 2 && (first || time.Now().Before(end)); quiet, first = quiet+1, false {
 		_, _ = v.t.scan(func(pid int, look func() (member, bool)) {
 			if v.frozen[pid] {
 				return // it can neither end nor fork by itself
@@ -218,13 +219,6 @@ func (v *victims) giveUp(ms []member) {
 			r.Left = append(r.Left, m.Process)
 		}
 	}
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // signal sends sig to each member that still carries its mark.

@@ -4,6 +4,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -133,29 +134,34 @@ func (m *marks) unpin(mark *Mark) {
 	mark.pins--
 }
 
-// keyOf returns the mark that process pid carries, from its status text.
-func (m *marks) keyOf(pid int, status []byte) (uint64, bool) {
+// keyOf returns the mark that process pid carries, from its status text. The error
+// says that it cannot be told yet.
+func (m *marks) keyOf(pid int, status []byte) (key uint64, carries bool, err error) {
 	switch m.tag {
 	case wire.TagUTS:
 		var st unix.Stat_t
 		if err := unix.Stat(procPath(pid, "ns/uts"), &st); err != nil {
-			return 0, false
+			return 0, false, nil
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		_, ok := m.held[st.Ino]
-		return st.Ino, ok
+		_, carries = m.held[st.Ino]
+		return st.Ino, carries, nil
 	case wire.TagGroup:
-		return groupOf(status)
+		key, carries = groupOf(status)
+		return key, carries, nil
 	}
-	env := environ(pid)
+	env, err := environ(pid)
+	if err != nil {
+		return 0, false, err
+	}
 	_, value, ok := bytes.Cut(append([]byte{0}, env...), []byte("\x00"+tagVariable))
 	if !ok {
-		return 0, false
+		return 0, false, nil
 	}
 	value, _, _ = bytes.Cut(value, []byte{0})
-	key, err := strconv.ParseUint(string(value), 10, 64)
-	return key, err == nil
+	key, err = strconv.ParseUint(string(value), 10, 64)
+	return key, err == nil, nil
 }
 
 // A process that becomes another program has no environment until the kernel has
@@ -165,12 +171,18 @@ const (
 	execAgain = time.Millisecond
 )
 
-// environ is the environment that a process was started with.
-func environ(pid int) []byte {
+var errBecoming = errors.New("the process is just becoming another program")
+
+// environ is the environment that a process was started with; there is none of one
+// that has ended.
+func environ(pid int) ([]byte, error) {
 	for end := time.Now().Add(execTime); ; time.Sleep(execAgain) {
 		env, err := os.ReadFile(procPath(pid, "environ"))
-		if err != nil || len(env) > 0 || hasNone(pid) || time.Now().After(end) {
-			return env
+		switch {
+		case err != nil || len(env) > 0 || hasNone(pid):
+			return env, nil
+		case time.Now().After(end):
+			return nil, errBecoming
 		}
 	}
 }

@@ -77,8 +77,8 @@ func (t *Table) look(pid int, buf []byte) (m member, carries bool, err error) {
 	if m.state == 'Z' || m.state == 'X' || m.state == 0 {
 		return m, false, nil
 	}
-	if m.key, carries = t.marks.keyOf(pid, status); !carries {
-		return m, false, nil
+	if m.key, carries, err = t.marks.keyOf(pid, status); !carries || err != nil {
+		return m, false, err
 	}
 	m.Name = nameOf(status)
 	return m, true, nil
