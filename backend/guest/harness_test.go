@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -214,6 +215,14 @@ func sh(t testing.TB, c *client.Client, script string) execenv.Outcome {
 }
 
 func text(c execenv.Captured) string { return string(c.Head) + string(c.Tail) }
+
+// naps counts the numbers that naptime has given.
+var naps atomic.Int64
+
+// naptime is a number of seconds that no other process of this machine sleeps for.
+func naptime() string {
+	return fmt.Sprintf("9%07d%02d", os.Getpid(), naps.Add(1)%100)
+}
 
 // tagged finds the host's processes whose command line has all words.
 func tagged(words ...string) (pids []string) {

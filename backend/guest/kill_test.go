@@ -24,25 +24,25 @@ var walls = map[string][]func(*place){
 
 func TestKill_hostileTrees(t *testing.T) {
 	trees := map[string]string{
-		"deaf":             `trap '' TERM; sleep %[1]d; sleep %[1]d`,
-		"escapees":         `trap '' TERM; setsid sleep %[1]d & (sleep %[1]d &); sleep %[1]d & wait`,
-		"late writer":      `(sleep 6; echo late > late) & wait; sleep %[1]d`,
-		"double fork":      `(setsid sh -c '(trap "" TERM; env -i sleep %[1]d & sleep %[1]d) &' &) ; sleep %[1]d`,
-		"stopped":          `sh -c 'kill -STOP $$; sleep %[1]d' & sleep %[1]d`,
-		"two hundred":      `i=0; while [ $i -lt 200 ]; do (sleep %[1]d &); i=$((i+1)); done; sleep %[1]d`,
-		"always new":       `f() { sleep 0.01; (f &); sleep 0.01; }; f; f; f; sleep %[1]d`,
-		"dies and respawn": `trap '(setsid sleep %[1]d &) ; exit 0' TERM; while :; do sleep 0.05; done`,
+		"deaf":             `trap '' TERM; sleep %[1]s; sleep %[1]s`,
+		"escapees":         `trap '' TERM; setsid sleep %[1]s & (sleep %[1]s &); sleep %[1]s & wait`,
+		"late writer":      `(sleep 6; echo late > late) & wait; sleep %[1]s`,
+		"double fork":      `(setsid sh -c '(trap "" TERM; env -i sleep %[1]s & sleep %[1]s) &' &) ; sleep %[1]s`,
+		"stopped":          `sh -c 'kill -STOP $$; sleep %[1]s' & sleep %[1]s`,
+		"two hundred":      `i=0; while [ $i -lt 200 ]; do (sleep %[1]s &); i=$((i+1)); done; sleep %[1]s`,
+		"always new":       `f() { sleep 0.01; (f &); sleep 0.01; }; f; f; f; sleep %[1]s`,
+		"dies and respawn": `trap '(setsid sleep %[1]s &) ; exit 0' TERM; while :; do sleep 0.05; done`,
 	}
-	n := 70_000 + os.Getpid()%1000*10
 	for wall, change := range walls {
 		t.Run(wall, func(t *testing.T) {
 			c := newPlace(t, change...).start()
+			beside := naptime()
 			bystander, stop := context.WithCancel(t.Context())
 			defer stop()
 			other := make(chan execenv.Outcome, 1)
 			begun := make(chan struct{}, 1)
 			go func() {
-				o, _ := c.Run(bystander, execenv.Caller{}, shell(fmt.Sprintf("sleep %d & echo begun; wait", n+9)), func(execenv.Chunk) {
+				o, _ := c.Run(bystander, execenv.Caller{}, shell("sleep "+beside+" & echo begun; wait"), func(execenv.Chunk) {
 					begun <- struct{}{}
 				})
 				other <- o
@@ -50,7 +50,8 @@ func TestKill_hostileTrees(t *testing.T) {
 			<-begun
 			for name, script := range trees {
 				t.Run(name, func(t *testing.T) {
-					cmd := shell(fmt.Sprintf(script, n))
+					nap := naptime()
+					cmd := shell(fmt.Sprintf(script, nap))
 					cmd.Timeout = time.Second
 					start := time.Now()
 					o, err := c.Run(t.Context(), execenv.Caller{}, cmd, nil)
@@ -60,15 +61,15 @@ func TestKill_hostileTrees(t *testing.T) {
 					if !o.TimedOut || o.Interrupted || o.Kill == nil || o.Kill.Cause != "timeout" || len(o.Kill.Left)+len(o.Kill.Stuck) > 0 || len(o.Background) > 0 {
 						t.Errorf("outcome %+v, kill %+v", o, o.Kill)
 					}
-					if left := tagged(fmt.Sprint(n)); len(left) > 0 {
+					if left := tagged(nap); len(left) > 0 {
 						t.Errorf("alive: %v", left)
 					}
-					if took := time.Since(start); took > 4*time.Second {
+					if took := time.Since(start); took > 20*time.Second {
 						t.Errorf("it took %v, kill %v in %d rounds", took, o.Kill.Took, o.Kill.Rounds)
 					}
 				})
 			}
-			if alive := tagged(fmt.Sprint(n + 9)); len(alive) == 0 {
+			if alive := tagged(beside); len(alive) == 0 {
 				t.Error("a parallel call lost its process")
 			}
 			stop()
@@ -86,10 +87,16 @@ func TestKill_growingTree(t *testing.T) {
 			c := p.start()
 			// It branches six times and no more: a real one, if the kill were
 			// to fail, would take the machine down with the test.
-			cmd := shell("b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 30; }; b 6")
-			cmd.Timeout = 500 * time.Millisecond
-			o, err := c.Run(t.Context(), execenv.Caller{}, cmd, nil)
-			if err != nil || !o.TimedOut || len(o.Kill.Left) > 0 || len(o.Kill.Killed) < 50 {
+			cmd := shell("b() { echo; [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 30; }; b 6")
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			branches := 0
+			o, err := c.Run(ctx, execenv.Caller{}, cmd, func(ch execenv.Chunk) {
+				if branches += len(ch.Data); branches >= 50 {
+					stop()
+				}
+			})
+			if err != nil || !o.Interrupted || len(o.Kill.Left) > 0 || len(o.Kill.Killed) < 50 {
 				t.Errorf("%d killed, left %v in %d rounds and %v, %v", len(o.Kill.Killed), o.Kill.Left, o.Kill.Rounds, o.Kill.Took, err)
 			}
 			if o := sh(t, c, "echo next"); text(o.Stdout) != "next\n" {
@@ -101,17 +108,18 @@ func TestKill_growingTree(t *testing.T) {
 
 func TestKill_leavesEarlierCallsAlone(t *testing.T) {
 	c := newPlace(t).start()
-	first := sh(t, c, "sleep 88001 & echo")
+	nap, other := naptime(), naptime()
+	first := sh(t, c, "sleep "+nap+" & echo")
 	if len(first.Background) != 1 {
 		t.Fatalf("background %v", first.Background)
 	}
-	cmd := shell("sleep 88002")
+	cmd := shell("sleep " + other)
 	cmd.Timeout = 50 * time.Millisecond
 	if _, err := c.Run(t.Context(), execenv.Caller{}, cmd, nil); err != nil {
 		t.Fatal(err)
 	}
-	if len(tagged("sleep 88001")) != 1 || len(tagged("sleep 88002")) != 0 {
-		t.Errorf("alive: %v and %v", tagged("sleep 88001"), tagged("sleep 88002"))
+	if len(tagged("sleep "+nap)) != 1 || len(tagged("sleep "+other)) != 0 {
+		t.Errorf("alive: %v and %v", tagged("sleep "+nap), tagged("sleep "+other))
 	}
 }
 
@@ -181,7 +189,8 @@ func TestCommandHasNoCapability(t *testing.T) {
 
 func TestCommandDiesOfMemoryFirst(t *testing.T) {
 	p := newPlace(t)
-	o := sh(t, p.start(), "sleep 0.1; cat /proc/self/oom_score_adj")
+	// It is told of the command once that has begun.
+	o := sh(t, p.start(), `i=0; until [ "$(cat /proc/$$/oom_score_adj)" = 500 ] || [ $i = 400 ]; do i=$((i+1)); sleep 0.05; done; cat /proc/self/oom_score_adj`)
 	if text(o.Stdout) != "500\n" {
 		t.Errorf("oom_score_adj = %q", text(o.Stdout))
 	}
@@ -190,12 +199,12 @@ func TestCommandDiesOfMemoryFirst(t *testing.T) {
 func TestLateWriterNeverWrites(t *testing.T) {
 	p := newPlace(t)
 	c := p.start()
-	cmd := shell("(sleep 0.4; echo late > late) & wait")
+	cmd := shell("(until [ -e killed ]; do sleep 0.05; done; echo late > late) & wait")
 	cmd.Timeout = 100 * time.Millisecond
 	if _, err := c.Run(t.Context(), execenv.Caller{}, cmd, nil); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, c, "sleep 0.6")
+	sh(t, c, "touch killed; sleep 0.6")
 	if _, err := os.Stat(filepath.Join(p.cfg.Workdir, "late")); err == nil {
 		t.Error("a killed process wrote")
 	}

@@ -147,7 +147,8 @@ func TestRun_callsOutliveTheirConnection(t *testing.T) {
 	p := newPlace(t)
 	c := p.start()
 	gone := p.client("guest-1", p.secret)
-	cmd := shell("echo begun; sleep 0.3; echo ended")
+	sh(t, c, "mkfifo go")
+	cmd := shell("echo begun; read x < go; echo ended")
 	cmd.Call.ID = "outlives"
 	begun := make(chan struct{}, 1)
 	done := make(chan struct{})
@@ -166,6 +167,7 @@ func TestRun_callsOutliveTheirConnection(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a follower that went away: %v", err)
 	}
+	sh(t, c, "echo > go")
 	<-done
 	o, err := c.Follow(t.Context(), "outlives", 0, 0, nil)
 	if err != nil || o.Interrupted || text(o.Stdout) != "begun\nended\n" {
@@ -248,11 +250,12 @@ func TestFileEffectsHappenOnce(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	p := newPlace(t)
 	c := p.start()
-	sh(t, c, "sleep 66001 & echo")
+	nap := naptime()
+	sh(t, c, "sleep "+nap+" & echo")
 	done := make(chan execenv.Outcome, 1)
 	begun := make(chan struct{}, 1)
 	go func() {
-		o, _ := c.Run(t.Context(), execenv.Caller{}, shell("echo; sleep 66001"), func(execenv.Chunk) { begun <- struct{}{} })
+		o, _ := c.Run(t.Context(), execenv.Caller{}, shell("echo; sleep "+nap), func(execenv.Chunk) { begun <- struct{}{} })
 		done <- o
 	}()
 	<-begun
@@ -265,7 +268,7 @@ func TestShutdown(t *testing.T) {
 	if err := p.cmd.Wait(); err != nil {
 		t.Errorf("the guest ended with %v", err)
 	}
-	if left := tagged("66001"); len(left) > 0 {
+	if left := tagged(nap); len(left) > 0 {
 		t.Errorf("alive: %v", left)
 	}
 }

@@ -97,7 +97,7 @@ func TestOverflowDrop_timeoutFiresInAFlood(t *testing.T) {
 	cmd := shell("yes")
 	cmd.Timeout = time.Second
 	o, err := c.Run(t.Context(), execenv.Caller{}, cmd, nil)
-	if err != nil || !o.TimedOut || o.Duration > 3*time.Second {
+	if err != nil || !o.TimedOut || o.Duration > 20*time.Second {
 		t.Errorf("%v after %v, %v", o.TimedOut, o.Duration, err)
 	}
 }

@@ -77,12 +77,7 @@ func TestPortProxy(t *testing.T) {
 	}
 
 	_, relay, _ := net.SplitHostPort(p.cfg.Relay)
-	closed, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, nobody, _ := net.SplitHostPort(closed.Addr().String())
-	closed.Close()
+	_, nobody, _ := net.SplitHostPort(freeAddress())
 	for path, want := range map[string]int{
 		"/proxy/" + relay + "/":  http.StatusForbidden, // the guest's own
 		"/proxy/" + nobody + "/": http.StatusBadGateway,

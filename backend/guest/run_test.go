@@ -193,12 +193,13 @@ func TestRun_stdin(t *testing.T) {
 func TestRun_interrupt(t *testing.T) {
 	c := newPlace(t).start()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cmd := shell("echo begun; sleep 777")
+	nap := naptime()
+	cmd := shell("echo begun; sleep " + nap)
 	o, err := c.Run(ctx, execenv.Caller{}, cmd, func(execenv.Chunk) { cancel(errors.New("the user said stop")) })
 	if err != nil || !o.Interrupted || o.Kill == nil || len(o.Kill.Left) != 0 || o.Kill.Cause != "the user said stop" || text(o.Stdout) != "begun\n" {
 		t.Errorf("%+v, kill %+v, %v", o, o.Kill, err)
 	}
-	if left := tagged("sleep 777"); len(left) > 0 {
+	if left := tagged("sleep " + nap); len(left) > 0 {
 		t.Errorf("alive: %v", left)
 	}
 }

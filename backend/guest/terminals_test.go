@@ -75,7 +75,8 @@ func TestTerminal_rights(t *testing.T) {
 func TestTerminal_shutdown(t *testing.T) {
 	p := newPlace(t)
 	c := p.start()
-	_, v := opened(t, c, execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c", "trap '' TERM HUP; echo up; exec sleep 7654321"}})
+	nap := naptime()
+	_, v := opened(t, c, execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c", "trap '' TERM HUP; echo up; exec sleep " + nap}})
 	show(t, v, "up")
 	if err := c.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestTerminal_shutdown(t *testing.T) {
 		t.Errorf("the view ended with %v", err)
 	}
 	_ = p.cmd.Wait()
-	if left := tagged("sleep", "7654321"); len(left) > 0 {
+	if left := tagged("sleep", nap); len(left) > 0 {
 		t.Errorf("processes %v outlive the guest", left)
 	}
 }
@@ -97,13 +98,14 @@ func TestTerminal_shutdown(t *testing.T) {
 func TestTerminal_closeKillsAll(t *testing.T) {
 	p := newPlace(t, withNamespace)
 	c := p.start()
+	nap := naptime()
 	term, v := opened(t, c, execenv.TerminalRequest{Argv: []string{"/bin/sh", "-c",
-		"trap '' HUP TERM; for i in 1 2 3 4 5 6 7 8; do setsid env -i /bin/sleep 7654322 </dev/null >/dev/null 2>&1 & done; echo up; while :; do /bin/sleep 7654322 & sleep 0.01; done"}})
+		"trap '' HUP TERM; for i in 1 2 3 4 5 6 7 8; do setsid env -i /bin/sleep " + nap + " </dev/null >/dev/null 2>&1 & done; echo up; while :; do /bin/sleep " + nap + " & sleep 0.01; done"}})
 	show(t, v, "up")
 	if err := c.CloseTerminal(t.Context(), term.ID); err != nil {
 		t.Errorf("CloseTerminal() = %v", err)
 	}
-	if left := tagged("sleep 7654322"); len(left) > 0 {
+	if left := tagged("sleep " + nap); len(left) > 0 {
 		t.Errorf("%d processes are left", len(left))
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/guest/client"
@@ -188,8 +187,11 @@ func TestRun_hostileFrames(t *testing.T) {
 func TestRun_stopBeforeTheGuestKnows(t *testing.T) {
 	begin, killed := make(chan struct{}), make(chan struct{})
 	var kills atomic.Int32
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	c := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == wire.PathRun {
+			cancel()
 			<-begin
 			send(w, wire.FrameStarted, 0, "{}")
 			<-killed
@@ -205,9 +207,6 @@ func TestRun_stopBeforeTheGuestKnows(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(execenv.KillReport{Cause: "stop"})
 		close(killed)
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	timer := time.AfterFunc(50*time.Millisecond, cancel)
-	defer timer.Stop()
 	o, err := c.Run(ctx, execenv.Caller{}, execenv.Command{Argv: []string{"x"}}, nil)
 	if err != nil || !o.Interrupted || o.Kill == nil || kills.Load() != 2 {
 		t.Errorf("%+v, %v after %d kills", o, err, kills.Load())

@@ -3,6 +3,7 @@ package docker
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -44,15 +45,15 @@ func realSSH(t *testing.T) (port int, asked string, otherKey func()) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for port == 0 { // one that the kernel gives to nobody who asks for any
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
+			port = l.Addr().(*net.TCPAddr).Port
+			l.Close()
+		}
 	}
-	port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	server := exec.Command(daemon, "-D", "-e", "-f", "/dev/null", "-p", strconv.Itoa(port), "-h", filepath.Join(dir, "host"),
 		"-o", "ListenAddress=127.0.0.1", "-o", "AuthorizedKeysFile="+filepath.Join(dir, "me.pub"), "-o", "StrictModes=no",
-		"-o", "PidFile=none", "-o", "PermitRootLogin=prohibit-password", "-o", "PasswordAuthentication=no", "-o", "KbdInteractiveAuthentication=no",
+		"-o", "PidFile=none", "-o", "MaxStartups=100", "-o", "PermitRootLogin=prohibit-password", "-o", "PasswordAuthentication=no", "-o", "KbdInteractiveAuthentication=no",
 		"-o", "SetEnv=PATH="+os.Getenv("PATH"))
 	out, err := server.StderrPipe()
 	if err != nil {
