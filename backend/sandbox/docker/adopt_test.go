@@ -383,7 +383,7 @@ func TestPlaces(t *testing.T) {
 	defer func() { cancel(); <-done; <-done }()
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		late := time.After(10 * time.Second)
+		late := time.After(30 * time.Second)
 		for !ok() {
 			select {
 			case <-changed:

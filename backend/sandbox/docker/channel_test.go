@@ -2,6 +2,8 @@ package docker
 
 import (
 	"crypto/rand"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +42,8 @@ func TestExecChannel_crash(t *testing.T) {
 			t.Errorf("left behind: %q", left)
 		}
 	})
-	h := mustAllocate(t, p, sandbox.Spec{Workspace: t.TempDir()})
+	workspace := t.TempDir()
+	h := mustAllocate(t, p, sandbox.Spec{Workspace: workspace})
 	defer p.Release(t.Context(), "root")
 	c := p.guestClient(h)
 	defer c.Close()
@@ -53,7 +56,7 @@ func TestExecChannel_crash(t *testing.T) {
 	ended := make(chan end, 1)
 	go func() {
 		o, err := c.Run(t.Context(), execenv.Caller{}, execenv.Command{
-			Call: call, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 2; echo done"}, Timeout: 30 * time.Second,
+			Call: call, Argv: []string{"/bin/sh", "-c", "echo begun; until [ -e go ]; do sleep 0.05; done; echo done"}, Timeout: 30 * time.Second,
 		}, func(execenv.Chunk) { begun <- struct{}{} })
 		ended <- end{o, err}
 	}()
@@ -66,6 +69,9 @@ func TestExecChannel_crash(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Skip("the engine's processes cannot be killed from here: ", err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(workspace, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	got := <-ended
 	if got.error != nil { // the caller takes its call up again

@@ -64,7 +64,11 @@ func TestCommands_doWhatTheySay(t *testing.T) {
 		Resources: map[string]string{"memory": "300m", "pids": "77", "cpus": "0.5"},
 		Env:       map[string]sandbox.EnvValue{"COLOUR": {Literal: "dark 'red'"}, "API_TOKEN": {Literal: "hidden-value"}},
 	})
-	lines := handCommands(t, p, h)
+	var lines map[string]string
+	await(t, "the guest to say who its commands are", func() bool {
+		lines = handCommands(t, p, h)
+		return lines["shell"] != ""
+	})
 	for does, line := range lines {
 		if strings.Contains(line, "hidden-value") {
 			t.Errorf("%s holds a secret: %s", does, line)
@@ -139,7 +143,7 @@ func TestCommands_doWhatTheySay(t *testing.T) {
 // await polls what nobody tells.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -158,7 +158,8 @@ func TestSnapshot_calledOffLeavesNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	paused := make(chan error, 1)
-	go func() { paused <- awaitAction(t.Context(), p, h.SandboxID, "pause"); cancel() }()
+	wait := actions(t.Context(), p, h.SandboxID, "pause")
+	go func() { paused <- wait(); cancel() }()
 	_, err := p.Snapshot(ctx, refOf(t, h), "test-"+strings.ToLower(rand.Text()[:8]))
 	if werr := <-paused; werr != nil {
 		t.Fatal(werr)
@@ -189,15 +190,19 @@ func TestSnapshot_calledOffLeavesNothing(t *testing.T) {
 	}
 }
 
-// awaitAction waits until the engine tells that something happened to a container.
-func awaitAction(ctx context.Context, p *Provider, id, action string) error {
+// actions returns what waits until the engine tells that something has happened to a
+// container since.
+func actions(ctx context.Context, p *Provider, id, action string) (wait func() error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
+	// It returns when the engine has answered.
 	seen, failed := p.engine.Events(ctx, events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", id), filters.Arg("event", action))})
-	select {
-	case <-seen:
-		return nil
-	case err := <-failed:
-		return err
+	return func() error {
+		defer cancel()
+		select {
+		case <-seen:
+			return nil
+		case err := <-failed:
+			return err
+		}
 	}
 }

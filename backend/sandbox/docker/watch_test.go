@@ -84,125 +84,129 @@ func (r records) Handle(_ context.Context, rec slog.Record) error {
 }
 
 func TestWatch_warnsOnceOfASilentEngine(t *testing.T) {
-	engine := &stubContainers{cut: make(chan struct{})}
-	stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
-		"/containers/json": engine.list,
-	}, around: engine.ServeHTTP}
-	p := stubProvider(t, stub.start(t))
-	logged := make(records)
-	p.log = slog.New(logged)
+	synctest.Test(t, func(t *testing.T) {
+		engine := &stubContainers{cut: make(chan struct{})}
+		stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+			"/containers/json": engine.list,
+		}, around: engine.ServeHTTP}
+		p, _ := inBubble(t, stub)
+		logged := make(records)
+		p.log = slog.New(logged)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	relists := make(chan struct{}, 8) // more than the test makes
-	done := make(chan error, 1)
-	go func() { done <- p.Watch(ctx, func(sandbox.Change) {}, func() { relists <- struct{}{} }) }()
-	limit := time.After(30 * time.Second)
-	want := func(levels ...slog.Level) {
-		t.Helper()
-		for _, want := range levels {
-			select {
-			case got := <-logged:
-				if got != want {
-					t.Errorf("an interruption is logged as %v, want %v", got, want)
+		ctx, cancel := context.WithCancel(t.Context())
+		relists := make(chan struct{}, 8) // more than the test makes
+		done := make(chan error, 1)
+		go func() { done <- p.Watch(ctx, func(sandbox.Change) {}, func() { relists <- struct{}{} }) }()
+		limit := time.After(30 * time.Second)
+		want := func(levels ...slog.Level) {
+			t.Helper()
+			for _, want := range levels {
+				select {
+				case got := <-logged:
+					if got != want {
+						t.Errorf("an interruption is logged as %v, want %v", got, want)
+					}
+				case <-limit:
+					t.Fatal("no interruption is logged")
 				}
-			case <-limit:
-				t.Fatal("no interruption is logged")
 			}
 		}
-	}
-	for range 2 {
-		select {
-		case <-relists:
-		case <-limit:
-			t.Fatal("no relist")
-		}
-		engine.set(func() { engine.silent = true })
-		want(slog.LevelWarn, slog.LevelDebug, slog.LevelDebug)
-		engine.set(func() { engine.silent = false })
-		for len(relists) == 0 { // attempts from before it spoke again
+		for range 2 {
 			select {
-			case got := <-logged:
-				if got != slog.LevelDebug {
-					t.Errorf("an interruption is logged as %v, want %v", got, slog.LevelDebug)
+			case <-relists:
+			case <-limit:
+				t.Fatal("no relist")
+			}
+			engine.set(func() { engine.silent = true })
+			want(slog.LevelWarn, slog.LevelDebug, slog.LevelDebug)
+			engine.set(func() { engine.silent = false })
+			for len(relists) == 0 { // attempts from before it spoke again
+				select {
+				case got := <-logged:
+					if got != slog.LevelDebug {
+						t.Errorf("an interruption is logged as %v, want %v", got, slog.LevelDebug)
+					}
+				case r := <-relists:
+					relists <- r
+				case <-limit:
+					t.Fatal("no relist")
 				}
-			case r := <-relists:
-				relists <- r
+			}
+		}
+		cancel()
+		select {
+		case got := <-logged:
+			t.Errorf("its end is logged as %v", got)
+		case <-done:
+		}
+	})
+}
+
+func TestWatch_reconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopped, removed := strings.Repeat("a", 64), strings.Repeat("b", 64)
+		engine := &stubContainers{states: map[string]string{stopped: "running", removed: "running"}, cut: make(chan struct{})}
+		stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+			"/containers/json":                 engine.list,
+			"/containers/" + stopped + "/json": engine.inspect(stopped),
+		}, around: engine.ServeHTTP}
+		p, _ := inBubble(t, stub)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		changes, relists := make(chan string, 64), make(chan struct{}, 64) // more than the test makes
+		done := make(chan error, 1)
+		go func() {
+			done <- p.Watch(ctx, func(c sandbox.Change) {
+				changes <- c.Ref.ID()[:1] + " " + string(c.Condition.Value)
+			}, func() { relists <- struct{}{} })
+		}()
+		limit := time.After(30 * time.Second)
+		relisted := func() {
+			t.Helper()
+			select {
+			case <-relists:
 			case <-limit:
 				t.Fatal("no relist")
 			}
 		}
-	}
-	cancel()
-	select {
-	case got := <-logged:
-		t.Errorf("its end is logged as %v", got)
-	case <-done:
-	}
-}
-
-func TestWatch_reconnects(t *testing.T) {
-	stopped, removed := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	engine := &stubContainers{states: map[string]string{stopped: "running", removed: "running"}, cut: make(chan struct{})}
-	stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
-		"/containers/json":                 engine.list,
-		"/containers/" + stopped + "/json": engine.inspect(stopped),
-	}, around: engine.ServeHTTP}
-	p := stubProvider(t, stub.start(t))
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	changes, relists := make(chan string, 64), make(chan struct{}, 64) // more than the test makes
-	done := make(chan error, 1)
-	go func() {
-		done <- p.Watch(ctx, func(c sandbox.Change) {
-			changes <- c.Ref.ID()[:1] + " " + string(c.Condition.Value)
-		}, func() { relists <- struct{}{} })
-	}()
-	limit := time.After(30 * time.Second)
-	relisted := func() {
-		t.Helper()
-		select {
-		case <-relists:
-		case <-limit:
-			t.Fatal("no relist")
-		}
-	}
-	want := func(all ...string) {
-		t.Helper()
-		got := map[string]bool{}
-		for range all {
-			select {
-			case c := <-changes:
-				got[c] = true
-			case <-limit:
-				t.Fatalf("changes = %v, want %q", got, all)
+		want := func(all ...string) {
+			t.Helper()
+			got := map[string]bool{}
+			for range all {
+				select {
+				case c := <-changes:
+					got[c] = true
+				case <-limit:
+					t.Fatalf("changes = %v, want %q", got, all)
+				}
+			}
+			for _, c := range all {
+				if !got[c] {
+					t.Fatalf("changes = %v, want %q", got, all)
+				}
 			}
 		}
-		for _, c := range all {
-			if !got[c] {
-				t.Fatalf("changes = %v, want %q", got, all)
-			}
+		relisted()
+		engine.set(func() { // while nobody looks
+			engine.states[stopped] = "exited"
+			delete(engine.states, removed)
+		})
+		want("a stopped", "b lost")
+		relisted()
+		engine.set(func() { engine.silent = true })
+		want("a unreachable")
+		engine.set(func() { engine.silent = false })
+		want("a stopped")
+		relisted()
+		engine.set(func() {}) // a cut alone is no news
+		relisted()
+		cancel()
+		<-done
+		if len(changes) != 0 {
+			t.Errorf("one change too many: %s", <-changes)
 		}
-	}
-	relisted()
-	engine.set(func() { // while nobody looks
-		engine.states[stopped] = "exited"
-		delete(engine.states, removed)
 	})
-	want("a stopped", "b lost")
-	relisted()
-	engine.set(func() { engine.silent = true })
-	want("a unreachable")
-	engine.set(func() { engine.silent = false })
-	want("a stopped")
-	relisted()
-	engine.set(func() {}) // a cut alone is no news
-	relisted()
-	cancel()
-	<-done
-	if len(changes) != 0 {
-		t.Errorf("one change too many: %s", <-changes)
-	}
 }
 
 // A stream that is cut again and again is followed without a busy loop, and says

@@ -55,13 +55,15 @@ type Registry struct {
 	requests  int
 	layers    int           // times that a layer was asked for
 	held      chan struct{} // closed to let layers go on; nil when none is held
+	dripping  int           // held layers that somebody still waits for
+	changed   chan struct{} // one wake for each that nobody does any more
 	refusal   int           // status of every answer, 0 for none
 }
 
 // Start starts a registry that ends with the test.
 func Start(t testing.TB) *Registry {
 	t.Helper()
-	r := &Registry{t: t, manifests: map[string][]byte{}, blobs: map[string][]byte{}, large: map[string]bool{}}
+	r := &Registry{t: t, manifests: map[string][]byte{}, blobs: map[string][]byte{}, large: map[string]bool{}, changed: make(chan struct{}, 1)}
 	server := httptest.NewServer(r)
 	r.host = strings.TrimPrefix(server.URL, "http://")
 	t.Cleanup(func() {
@@ -153,6 +155,25 @@ func (r *Registry) Go() {
 	}
 }
 
+// Abandoned waits until nobody waits for a held layer any more.
+func (r *Registry) Abandoned() {
+	r.t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		r.mu.Lock()
+		n := r.dripping
+		r.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-r.changed:
+		case <-late:
+			r.t.Fatalf("%d layers are still waited for", n)
+		}
+	}
+}
+
 // Refuse answers everything with a status from now on.
 func (r *Registry) Refuse(status int) {
 	r.mu.Lock()
@@ -209,6 +230,18 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Write(blob)
 		return
 	}
+	r.mu.Lock()
+	r.dripping++
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.dripping--
+		r.mu.Unlock()
+		select {
+		case r.changed <- struct{}{}:
+		default:
+		}
+	}()
 	drip := time.NewTicker(dripEvery)
 	defer drip.Stop()
 	for len(blob) > 0 {
