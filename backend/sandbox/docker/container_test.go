@@ -5,9 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -408,6 +412,53 @@ func TestInspect_tellsStopFromKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The event of a stop comes after that of the end, and may not have come yet when
+// the cause is asked for. The engine's clock need not be ours.
+func TestInspect_beforeTheStopIsTold(t *testing.T) {
+	const kill15 = `{"Type":"container","Action":"kill","Actor":{"ID":"` + someID + `","Attributes":{"signal":"15"}}}`
+	const kill9 = `{"Type":"container","Action":"kill","Actor":{"ID":"` + someID + `","Attributes":{"signal":"9"}}}`
+	const start = `{"Type":"container","Action":"start","Actor":{"ID":"` + someID + `"}}`
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		ended := time.Now().Add(ahead).UTC()
+		for _, test := range []struct{ told, want string }{
+			{kill15 + kill9, sandbox.CauseByHand},
+			{kill9, sandbox.CauseKilled},
+			{kill15 + start + kill9, sandbox.CauseKilled},
+			{kill15, sandbox.CauseOutOfMemory},
+			{"", sandbox.CauseOutOfMemory},
+		} {
+			stub := &stubEngine{newest: "1.41", oldest: "1.12", handle: map[string]http.HandlerFunc{
+				"/containers/" + someID + "/json": func(w http.ResponseWriter, r *http.Request) {
+					fmt.Fprintf(w, `{"Id":%q,"State":{"Status":"exited","ExitCode":137,"OOMKilled":true,"FinishedAt":%q},"HostConfig":{},"Config":{"StopTimeout":2,"Labels":{"glovebox.instance":"stub"}}}`,
+						someID, ended.Format(time.RFC3339Nano))
+				},
+				"/events": func(w http.ResponseWriter, r *http.Request) {
+					since, until := engineTime(t, r, "since"), engineTime(t, r, "until")
+					if since.After(ended.Add(-4*time.Second)) || until.Before(ended) || until.After(ended.Add(10*time.Second)) {
+						t.Errorf("of an end at %v it is asked for what was from %v to %v", ended, since, until)
+					}
+					io.WriteString(w, test.told)
+				},
+			}}
+			p := stubProvider(t, stub.start(t))
+			if c, err := p.Inspect(t.Context(), stubRef(t, p)); err != nil || c.Value != sandbox.StateStopped || c.Cause != test.want {
+				t.Errorf("told %q by a clock that is %v ahead: %+v, %v, want %q", test.told, ahead, c, err, test.want)
+			}
+		}
+	}
+}
+
+// engineTime is a time in a question for events.
+func engineTime(t *testing.T, r *http.Request, name string) time.Time {
+	seconds, nanos, _ := strings.Cut(r.URL.Query().Get(name), ".")
+	s, err := strconv.ParseInt(seconds, 10, 64)
+	n, _ := strconv.ParseInt(nanos, 10, 64)
+	if err != nil {
+		t.Errorf("%s is %q", name, r.URL.Query().Get(name))
+	}
+	return time.Unix(s, n)
 }
 
 // A full memory is the cause when it ended the container, and not when it once

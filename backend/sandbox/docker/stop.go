@@ -78,26 +78,38 @@ func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
 	}
 }
 
-// signalled is how long before the end of a container its signal is looked for.
-const signalled = 2 * time.Second
+// The time around the end of a container in which its signals are looked for, and the
+// end of its stop.
+const (
+	signalled = 2 * time.Second // before it, and before that the patience of a stop
+	followed  = 3 * time.Second
+)
 
 // killedBy says why a container ended by SIGKILL. An engine's stop ends so,
 // because the guest ignores the polite signal; and an engine's mark of a full
 // memory may be of a command that ended long before. Only the engine's log of
 // events tells them apart: a stop ends with its own event, and a kill by hand
-// begins with one, which the kernel's has not. cause is the answer where the
-// engine has no better.
+// begins with one, which the kernel's has not. The event of a stop can come after
+// those who were told of the end have asked, so a stop is known as well by the two
+// signals that it sends. cause is the answer where the engine has no better.
+//
+// All times are of the engine's clock, which may be another machine's.
 func (p *Provider) killedBy(ctx context.Context, c container.InspectResponse, cause string) string {
-	since := c.State.FinishedAt
-	if ended, err := time.Parse(time.RFC3339Nano, since); err == nil {
-		since = ended.Add(-signalled).Format(time.RFC3339Nano)
+	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+	if err != nil {
+		return cause
 	}
-	better, err := call(ctx, p, "read the engine's events", readTimeout, func(ctx context.Context) (string, error) {
+	patience := signalled + 10*time.Second // an engine's own where it was told none
+	if c.Config.StopTimeout != nil {
+		patience = signalled + time.Duration(*c.Config.StopTimeout)*time.Second
+	}
+	until := ended.Add(min(max(time.Since(ended), 0), followed) + time.Millisecond)
+	better, _ := call(ctx, p, "read the engine's events", readTimeout, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, failed := p.engine.Events(ctx, events.ListOptions{
-			Since: since,
-			Until: time.Now().Add(time.Millisecond).Format(time.RFC3339Nano),
+			Since: ended.Add(-patience).Format(time.RFC3339Nano),
+			Until: until.Format(time.RFC3339Nano),
 			Filters: filters.NewArgs(
 				filters.Arg("container", c.ID),
 				filters.Arg("event", string(events.ActionStart)),
@@ -105,14 +117,21 @@ func (p *Provider) killedBy(ctx context.Context, c container.InspectResponse, ca
 				filters.Arg("event", string(events.ActionStop)),
 			),
 		})
-		found := cause
+		found, asked := cause, false
 		for {
 			select {
 			case e := <-stream:
 				switch {
 				case e.Action == events.ActionStart: // what came before is of another run
-					found = cause
+					found, asked = cause, false
 				case e.Action == events.ActionStop:
+					found = sandbox.CauseByHand
+				case e.Action == events.ActionKill && e.Actor.Attributes["signal"] == "15":
+					asked = true
+					if cause == sandbox.CauseExited { // and it heeded that
+						found = sandbox.CauseByHand
+					}
+				case e.Action == events.ActionKill && e.Actor.Attributes["signal"] == "9" && asked:
 					found = sandbox.CauseByHand
 				case e.Action == events.ActionKill && e.Actor.Attributes["signal"] == "9" && found != sandbox.CauseByHand:
 					found = sandbox.CauseKilled
@@ -125,8 +144,5 @@ func (p *Provider) killedBy(ctx context.Context, c container.InspectResponse, ca
 			}
 		}
 	})
-	if err != nil {
-		return cause
-	}
 	return better
 }
