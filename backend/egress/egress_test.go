@@ -494,7 +494,7 @@ func TestSOCKS5_servesConnectAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(5 * time.Second))
+		conn.SetDeadline(time.Now().Add(30 * time.Second))
 		conn.Write(bytes.Join(parts, nil))
 		answer, _ := io.ReadAll(conn)
 		return answer
