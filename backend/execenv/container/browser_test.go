@@ -96,6 +96,20 @@ func (b *tab) call(method, params string, v any) {
 	}
 }
 
+// gone waits until the browser has ended, which its clients are told.
+func (b *tab) gone() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		if _, _, err := b.conn.Read(ctx); ctx.Err() != nil {
+			b.t.Fatal("a browser that was killed keeps its client")
+		} else if err != nil {
+			return
+		}
+	}
+}
+
 // eval evaluates an expression, or a promise of one, as text.
 func (b *tab) eval(expression string) string {
 	b.t.Helper()
@@ -230,6 +244,7 @@ func TestBrowser(t *testing.T) {
 
 				// Killed from inside, it comes back when it is asked for.
 				sh(t, p.env, "kill -9 "+strconv.Itoa(status.PID))
+				b.gone()
 				if got := openTab(t, c).eval("6*7"); got != "42" {
 					t.Errorf("after a crash: %s", got)
 				}

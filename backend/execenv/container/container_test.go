@@ -175,12 +175,16 @@ func TestRun_removedUnderneath(t *testing.T) {
 		if took > 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		began := time.Now()
-		if _, err := p.env.Stat(t.Context(), "."); !errors.Is(err, execenv.ErrLost) {
-			t.Errorf("Stat() = %v, want lost", err)
+		quickest := time.Hour // of a few, since a machine may stand still in one
+		for range 3 {
+			began := time.Now()
+			if _, err := p.env.Stat(t.Context(), "."); !errors.Is(err, execenv.ErrLost) {
+				t.Errorf("Stat() = %v, want lost", err)
+			}
+			quickest = min(quickest, time.Since(began))
 		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("the next call took %v to say so", took)
+		if quickest > time.Second {
+			t.Errorf("the next call took %v to say so", quickest)
 		}
 		b, err := p.manager.Reprovision(t.Context(), root, nil)
 		if err != nil || b.Ref == p.binding.Ref {
