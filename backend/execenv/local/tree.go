@@ -18,6 +18,7 @@ import (
 const (
 	grace     = 300 * time.Millisecond // between TERM and the rounds of KILL
 	killLimit = 3 * time.Second        // for all rounds
+	turns     = 3                      // rounds that a kill has, however long the machine stood still in one
 	pollEvery = 10 * time.Millisecond
 )
 
@@ -117,6 +118,10 @@ func named(members []proc) []execenv.Process {
 // member forks while the others are looked for, and KILL. exited, when not nil,
 // is closed when the first process has been waited for.
 func (t *tree) kill(cause string, exited <-chan struct{}) execenv.KillReport {
+	return t.killBy(time.Now().Add(grace+killLimit), cause, exited)
+}
+
+func (t *tree) killBy(deadline time.Time, cause string, exited <-chan struct{}) execenv.KillReport {
 	start := time.Now()
 	report := execenv.KillReport{Cause: cause, BestEffort: true}
 	killed := make(map[member]bool)
@@ -134,7 +139,7 @@ func (t *tree) kill(cause string, exited <-chan struct{}) execenv.KillReport {
 	signal(members, syscall.SIGCONT) // a stopped process would not see the TERM
 	t.await(members, exited, start.Add(grace))
 
-	for deadline := start.Add(grace + killLimit); ; report.Rounds++ {
+	for ; ; report.Rounds++ {
 		members = t.scan()
 		report.Left, report.Stuck = nil, nil
 		for _, p := range members {
@@ -144,10 +149,10 @@ func (t *tree) kill(cause string, exited <-chan struct{}) execenv.KillReport {
 				report.Left = append(report.Left, execenv.Process{PID: p.pid, Name: p.name})
 			}
 		}
-		if len(report.Left) == 0 || time.Now().After(deadline) {
+		if len(report.Left) == 0 || report.Rounds >= turns && time.Now().After(deadline) {
 			break
 		}
-		for stopped := 0; len(members) > stopped && time.Now().Before(deadline); members = t.scan() {
+		for stopped := 0; len(members) > stopped && (stopped == 0 || time.Now().Before(deadline)); members = t.scan() {
 			stopped = len(members)
 			note(members)
 			signal(members, syscall.SIGSTOP)
