@@ -15,8 +15,12 @@ import (
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
-// shutdownTimeout is what a guest has to end its calls in and go.
-const shutdownTimeout = 5 * time.Second
+// What a guest has to say that it goes, and then to end its calls and write down what
+// became of them, which it bounds by itself.
+const (
+	shutdownTimeout = 5 * time.Second
+	goTimeout       = 12 * time.Second
+)
 
 // Stop ends what runs in a container and keeps its contents; see
 // sandbox.Stopper. The guest is asked first: it ignores signals, since those
@@ -59,7 +63,8 @@ func (p *Provider) Stop(ctx context.Context, ref sandbox.Ref) error {
 	return err
 }
 
-// shutDown asks a guest to end. One that does not is ended by the engine.
+// shutDown asks a guest to end, and waits for that: an engine is less patient. One that
+// does not is ended by the engine.
 func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
 	b, err := p.box(c.Config.Labels[labelSandbox])
 	if err != nil {
@@ -69,12 +74,21 @@ func (p *Provider) shutDown(ctx context.Context, c container.InspectResponse) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	asked, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	guest := p.guestClient(h)
 	defer guest.Close()
-	if err := guest.Shutdown(ctx); err != nil {
+	if err := guest.Shutdown(asked); err != nil {
 		p.log.WarnContext(ctx, "guest did not shut down", "container", h.ShortID, "err", err)
+		return
+	}
+	going, cancel := context.WithTimeout(ctx, goTimeout)
+	defer cancel()
+	ended, failed := p.engine.ContainerWait(going, c.ID, container.WaitConditionNotRunning)
+	select {
+	case <-ended:
+	case err := <-failed:
+		p.log.WarnContext(ctx, "guest has not gone", "container", h.ShortID, "err", err)
 	}
 }
 

@@ -110,9 +110,12 @@ func (p *Provider) Start(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, 
 	return p.Attach(ctx, ref)
 }
 
-// shutdown is how long a guest may take to end its calls and write its journal
-// before it is killed.
-const shutdown = 3 * time.Second
+// How long a guest may take to say that it goes, and then to end its calls and write
+// its journal, which it bounds by itself, before it is killed.
+const (
+	shutdown = 3 * time.Second
+	going    = 12 * time.Second
+)
 
 // Stop implements sandbox.Stopper. The box, with HOME and the guest's journal,
 // stays.
@@ -147,8 +150,12 @@ func (p *Provider) stop(ctx context.Context, id string) error {
 	defer cancel()
 	c := p.client(b, b.dial)
 	defer c.Close()
-	if c.Shutdown(patient) == nil && proc.wait(patient) == nil {
-		return nil
+	if c.Shutdown(patient) == nil {
+		patient, cancel := context.WithTimeout(ctx, going)
+		defer cancel()
+		if proc.wait(patient) == nil {
+			return nil
+		}
 	}
 	return proc.kill(ctx)
 }

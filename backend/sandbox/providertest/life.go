@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/glovebox-dev/glovebox/backend/execenv"
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
 )
 
@@ -183,6 +184,46 @@ func testStopped(t *testing.T, f *fixture) {
 		t.Errorf("Stop = %v", err)
 	}
 	// The clean-up releases a stopped sandbox.
+}
+
+// testStopBusy stops a sandbox in which so much runs that its end takes a while. What
+// became of it is written down.
+func testStopBusy(t *testing.T, f *fixture) {
+	stopper, ok := f.provider.(sandbox.Stopper)
+	if !ok {
+		t.Skip("the provider cannot stop a sandbox")
+	}
+	h := f.allocate(t, "root-1")
+	c := f.guest(t, h)
+	const calls = 60
+	id := func(i int) string { return fmt.Sprint("call-", i) }
+	var ran sync.WaitGroup
+	up := make(chan struct{}, calls)
+	for i := range calls {
+		ran.Go(func() {
+			_, _ = c.Run(t.Context(), execenv.Caller{}, execenv.Command{ // whose channel the end may cut
+				Call: execenv.Call{ID: id(i)}, Argv: []string{"/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 600; done"},
+			}, func(execenv.Chunk) { up <- struct{}{} })
+		})
+	}
+	for range calls {
+		<-up
+	}
+	if err := stopper.Stop(t.Context(), ref(t, h)); err != nil {
+		t.Fatalf("Stop = %v", err)
+	}
+	ran.Wait()
+	is(t, f.condition(t, h), sandbox.StateStopped, sandbox.CauseByHand)
+	again, err := f.provider.Attach(t.Context(), ref(t, h))
+	if err != nil {
+		t.Fatalf("Attach = %v", err)
+	}
+	c = f.guest(t, again)
+	for i := range calls {
+		if o, err := c.Follow(t.Context(), id(i), 0, 0, nil); err != nil || o.Kill == nil || o.Kill.Cause != "shutdown" {
+			t.Errorf("%s: killed as %+v, %v", id(i), o.Kill, err)
+		}
+	}
 }
 
 func testKilled(t *testing.T, f *fixture) {

@@ -74,6 +74,7 @@ func Test(t *testing.T, h Harness) {
 		{"concurrent attaches start it once", testConcurrentAttach},
 		{"release is idempotent", testRelease},
 		{"stopped starts again with its files", testStopped},
+		{"a stop leaves word of what it ended", testStopBusy},
 		{"killed is stopped and says so", testKilled},
 		{"removed is lost", testRemoved},
 		{"paused goes on", testPaused},
