@@ -368,6 +368,19 @@ async function typesOn(field, widths) {
   await at(hash);
 }
 
+test("a key that is pressed right after another means the place that the other led to", { skip }, async () => {
+  await sized(360, 740);
+  await open("#/s/s1");
+  for (let i = 0; i < 8; i++) {
+    await quickly(page, "v", "c", "Escape");
+    await at("#/s/s1"); // and not the panel, over which Esc did nothing
+    await quickly(page, "v", "f");
+    await at("#/s/s1/files");
+    await page.keyboard.press("Escape");
+    await at("#/s/s1");
+  }
+});
+
 test("what one writes stays in its field, in front, when the window gets narrower and wide again", { skip }, async () => {
   await sized(1440, 800);
   await open("#/s/s2/files?below=container");

@@ -94,38 +94,36 @@ export class Router {
   route = $state.raw<Exclude<Route, { at: "new" }>>({ at: "home" });
   /** creating says that the address names the form. */
   creating = $state(false);
-  /** #read is the address that was followed last. */
-  #read?: string;
+  /** followed is the fragment that route and creating are of. */
+  private followed: string | null = null;
 
-  /** start follows the address from now on; arrive is called with each change of it before it is read. */
+  /** start follows the address from now on. arrive is called with each change of it, before it is read. */
   start(arrive: () => void): () => void {
     const follow = (): void => {
+      if (location.hash === this.followed) return;
       arrive();
-      this.#follow();
+      this.follow();
     };
-    this.#follow();
+    this.follow();
     addEventListener("hashchange", follow);
-    return () => removeEventListener("hashchange", follow);
+    // A busy page hears late that its address changed: the next key or click is meant for the place of the new one.
+    for (const next of ["keydown", "click"]) addEventListener(next, follow, true);
+    return () => {
+      removeEventListener("hashchange", follow);
+      for (const next of ["keydown", "click"]) removeEventListener(next, follow, true);
+    };
   }
 
-  #follow(): void {
-    if (location.hash === this.#read) return;
-    this.#read = location.hash;
-    const r = parseRoute(location.hash);
-    this.creating = r.at === "new";
-    if (r.at !== "new" && href(r) !== href(this.route)) this.route = r;
-  }
-
-  /** go goes to a place, at once: a key that is pressed next belongs to it, also before the browser tells of the change. */
   go(r: Route): void {
     location.hash = href(r);
-    this.#follow();
   }
 
   /** swap goes to a place that takes the present one's step in the history. */
   swap(r: Exclude<Route, { at: "new" }>): void {
     history.replaceState(history.state, "", href(r));
-    this.#follow();
+    this.followed = location.hash;
+    this.route = r;
+    this.creating = false;
   }
 
   /** create opens the form over the page. */
@@ -174,5 +172,12 @@ export class Router {
   /** hide closes the dock. */
   hide(): void {
     if (this.route.at === "session") this.go({ at: "session", id: this.route.id });
+  }
+
+  private follow(): void {
+    this.followed = location.hash;
+    const r = parseRoute(this.followed);
+    this.creating = r.at === "new";
+    if (r.at !== "new") this.route = r;
   }
 }
