@@ -141,7 +141,8 @@ export class Keys {
 
   private handle(e: KeyboardEvent): void {
     const name = keyName(e);
-    const isOff = e.defaultPrevented || e.repeat || e.isComposing || document.querySelector("dialog[open]") !== null;
+    // What lies over the page has the keys, and what still comes over it is meant by them already.
+    const isOff = e.defaultPrevented || e.repeat || e.isComposing || document.querySelector("dialog[open], [data-awaited]") !== null;
     if (isOff || !name || ["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(e.key)) return;
     if (!reaches(name, placeOf(e.target))) return this.sequence.reset();
     const id = this.sequence.press(name, e.timeStamp) as KeyID; // when it was pressed: a busy page hears of it later
