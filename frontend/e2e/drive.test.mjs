@@ -104,6 +104,7 @@ test("what was typed and not sent is there again when one comes back, and goes w
   await nav.getByRole("link", { name: "Find out why CI is slow" }).click();
   await page.getByRole("heading", { name: "Find out why CI is slow" }).waitFor();
   await message.fill("another");
+  await until(() => page.getByRole("button", { name: "Send" }).isEnabled(), "what is on its way from one session holds up no other");
   await Promise.all([page.waitForResponse("**/api/v1/sessions/s2/messages"), held.continue()]);
   await nav.getByRole("link", { name: "Upgrade the linter" }).click();
   await page.getByRole("article", { name: "You" }).getByText("go", { exact: true }).waitFor();

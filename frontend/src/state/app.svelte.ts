@@ -554,9 +554,10 @@ export class App {
 
   /** deliver attempts to send what a person typed, which is kept until the server has it. */
   private deliver(failure: string, act: () => Promise<unknown>, session: string, call = ""): Promise<boolean> {
+    const text = this.unsent.of(session, call);
     return this.attempt(failure, async () => {
       await act();
-      this.unsent.write("", session, call);
+      this.unsent.sent(text, session, call);
     });
   }
 

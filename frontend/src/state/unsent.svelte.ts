@@ -10,4 +10,10 @@ export class Unsent {
     if (text) this.texts[`${session} ${call}`] = text;
     else delete this.texts[`${session} ${call}`];
   }
+
+  /** sent forgets a text that has gone; what was written behind it meanwhile stays. */
+  sent(text: string, session: string, call = ""): void {
+    const now = this.of(session, call);
+    if (now.startsWith(text)) this.write(now.slice(text.length), session, call);
+  }
 }
