@@ -87,6 +87,21 @@ test("what was written is kept when the form is closed, over a reload too, and g
   await becomes(() => box("Goal").inputValue(), "");
 });
 
+test("what is sent before the server has said what is usual waits for that", { skip }, async () => {
+  await open("#/new");
+  await box("Goal").fill("soon");
+  let answer;
+  const asked = new Promise((done) => (answer = done));
+  await page.route("**/api/v1/about", (route) => asked.then(() => route.continue()));
+  await page.reload();
+  await becomes(() => box("Goal").inputValue(), "soon");
+  await box("Goal").press("Control+Enter");
+  assert.equal(await form().getByText("Choose a wall.").count(), 0);
+  answer();
+  await page.getByRole("heading", { name: "soon", exact: true }).waitFor();
+  assert.equal(sent().length, 1);
+});
+
 test("a fault is put at its field, which gets the focus, also under the fold", { skip }, async () => {
   await open("#/new");
   await form().getByRole("button", { name: "Open session" }).click({ force: true });

@@ -381,6 +381,12 @@ export class App {
     }
   }
 
+  /** known returns what the server says of itself, which is asked where it has not come yet. */
+  async known(): Promise<About | null> {
+    if (!this.about) await this.attempt("The server was not asked what it has", async () => (this.about = await this.client.about()));
+    return this.about;
+  }
+
   async examine(): Promise<void> {
     await this.attempt("The checks did not run", async () => {
       await this.health.run(() => this.client.doctor());
