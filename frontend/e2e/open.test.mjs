@@ -142,7 +142,13 @@ test("a folder is picked by keys; one that is refused says why; a new one is mad
   await picker.getByRole("button", { name: ".ssh" }).click();
   await picker.getByText("it holds more than a workspace").waitFor();
   await until(() => picker.getByRole("button", { name: "Choose this folder" }).isDisabled(), "it cannot be chosen");
+  let held;
+  await page.route("**/api/v1/dirs?**", (route) => (held = route));
   await picker.getByRole("button", { name: "Home", exact: true }).click();
+  await until(() => held, "the home is asked for");
+  await until(() => picker.getByRole("button", { name: "New folder" }).isDisabled(), "nothing is made in a folder that is being left");
+  await held.continue();
+  await page.unroute("**/api/v1/dirs?**");
   await picker.getByRole("button", { name: "New folder" }).click();
   await page.keyboard.type("notes");
   await page.keyboard.press("Enter");
