@@ -2,7 +2,7 @@
 //   npm run build && node --test e2e/asked.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { becomes, quickly, skip, until } from "./browser.mjs";
+import { becomes, hasFocus, quickly, skip, until } from "./browser.mjs";
 import { agents, button, canned, look, panel, place, take } from "./browserpanel.mjs";
 import { page, server } from "./canned.mjs";
 import { stamp } from "./clock.mjs";
@@ -31,6 +31,21 @@ test("a dialog of the page is answered in its place, and shows itself to who loo
   await dialog.getByText("Really?").waitFor();
   await page.keyboard.press("Escape");
   await until(() => canned().commands.some((c) => c.kind === "answer" && !c.accept), "Esc cancels");
+});
+
+test("who takes control to answer has the keyboard in the answer, whichever word of the server comes first", { skip }, async () => {
+  for (const tellsFirst of [false, true]) {
+    await look();
+    Object.assign(canned(), { tellsFirst, control: { look: false } });
+    canned().tell({ dialog: { kind: "prompt", text: "Your name?", default: "", url: "https://tickets.example/", opened: stamp(), until: stamp(Date.now() + 60_000) } });
+    await panel().getByRole("button", { name: "Take control to answer" }).click();
+    const answer = panel().getByRole("dialog").getByRole("textbox", { name: "Answer" });
+    await until(() => hasFocus(answer), "the answer has the keyboard");
+    canned().tell({}, { kind: "tab_opened", text: `news ${tellsFirst}` });
+    await panel().locator(".news").getByText(`news ${tellsFirst}`).waitFor(); // what the server said before is heard
+    assert.ok(await hasFocus(answer), "and keeps it");
+    canned().tell({ dialog: null, control: { look: true } });
+  }
 });
 
 test("a dialog is answered beside the page's text too, where there is no room for the picture", { skip }, async () => {
