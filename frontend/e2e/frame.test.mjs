@@ -351,14 +351,20 @@ test("a narrow screen shows a panel over all of it, and Esc goes back", { skip }
   }
 });
 
+/** resized gives the window a width, and waits until the page has that and has heard of it. */
+async function resized(width) {
+  await page.setViewportSize({ width, height: 800 });
+  await until((w) => innerWidth === w, width);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
 /** typesOn types while the window gets the widths one after the other: all of it is in the field, which is the same, and runs no key. */
 async function typesOn(field, widths) {
   await field.focus();
   const input = await field.elementHandle();
   const hash = await page.evaluate(() => location.hash);
   for (const width of widths) {
-    await page.setViewportSize({ width, height: 800 });
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await resized(width);
     await page.keyboard.type("no g h");
     assert.ok(await input.evaluate((e) => e === document.activeElement), `focus at ${width} px`);
     // The layout follows the window in its own time.
@@ -435,7 +441,7 @@ test("a panel that gave way to the page is shown again by its button, and by the
   await at("#/s/s2");
   await page.keyboard.press("n");
   await page.getByRole("dialog", { name: "New session" }).waitFor();
-  await page.setViewportSize({ width: 1440, height: 800 });
+  await resized(1440);
   await at("#/new"); // the form stays
   await page.keyboard.press("Escape");
   await at("#/s/s2/files");
