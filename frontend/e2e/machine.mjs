@@ -6,6 +6,9 @@ import { about, doctor } from "./story.mjs";
 const DAY = 86_400_000;
 const image = (ref, id, mib, days, ours = false) => ({ ref, id, size: mib * 1024 * 1024, created_at: stamp(now() - days * DAY), ours, session_id: "" });
 
+/** So long a step takes that none comes by itself. */
+export const BY_HAND = 600_000;
+
 const STEPS = ["ask the engine", "find busybox", "pack the file system", "import it", "look what the engine has"];
 const TINY = "glovebox/tiny:0.1";
 const RECIPES = { tiny: () => image(TINY, "aa11bb22cc33", 4.2, 0, true), standard: () => image("glovebox/sandbox:0.1", "99ee88dd77cc", 1010, 0, true) };
@@ -15,7 +18,7 @@ export class Machine {
   images = [image(TINY, "aa11bb22cc33", 4.2, 0.2, true), image("node:22", "d4e5f6071829", 1130, 12), image("debian:12-slim", "0f1e2d3c4b5a", 74.8, 40)];
   imagesError = "";
   builds = new Map();
-  /** steps is how many steps of a build come by themselves; fails is what the next one ends with. */
+  /** step is how many milliseconds a step of the next build or pull takes; with BY_HAND each comes by its next(). fails is what the next one ends with. */
   step = 120;
   fails = "";
   folders = new Map(
@@ -86,14 +89,15 @@ export class Machine {
       if (state === "done" && name === "standard") this.about.default_image = made.ref;
       tell();
     };
-    b.timer = setInterval(() => {
+    b.next = () => {
       const next = STEPS[b.state.log.length];
       if (this.fails && b.state.log.length === 2) return b.end("failed", this.fails);
       if (!next) return b.end("done");
       b.state.log = [...b.state.log, next];
       b.state.step = next;
       tell();
-    }, this.step);
+    };
+    b.timer = setInterval(b.next, this.step);
     tell();
     return [202, structuredClone(b.state)];
   }
@@ -110,11 +114,12 @@ export class Machine {
       if (state === "done") this.images.push(image(name, "77aa88bb99cc", 74.8, 0));
       tell();
     };
-    b.timer = setInterval(() => {
+    b.next = () => {
       b.state.bytes = Math.min(b.state.total, b.state.bytes + b.state.total / 10);
       if (b.state.bytes >= b.state.total) return b.end("done");
       tell();
-    }, this.step);
+    };
+    b.timer = setInterval(b.next, this.step);
     tell();
     return [202, structuredClone(b.state)];
   }

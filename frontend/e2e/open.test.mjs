@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { audit, becomes, hasFocus, quickly, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
+import { BY_HAND } from "./machine.mjs";
 
 const form = () => page.getByRole("dialog", { name: "New session" });
 const box = (name) => form().getByRole("textbox", { name, exact: true });
@@ -180,8 +181,10 @@ test("an image that is not there is said before; the tiny one is built with step
   await form().getByRole("button", { name: "Pull it" }).waitFor();
   await image.fill("");
   await page.keyboard.press("Escape");
-  server.machine.step = 1500;
+  server.machine.step = BY_HAND;
   await form().getByRole("button", { name: "Build it" }).click();
+  await form().getByRole("status", { name: "Build of the tiny image" }).getByText("ask the engine").waitFor();
+  server.machine.builds.get("tiny").next();
   await form().getByRole("status", { name: "Build of the tiny image" }).getByText("find busybox").waitFor();
   await form().getByRole("button", { name: "Cancel" }).first().click();
   await form().getByText("The build was cancelled.").waitFor();
@@ -196,7 +199,7 @@ test("an image that is not there is said before; the tiny one is built with step
 
 test("the standard image, which has a browser, is built from the form and from the checks", { skip }, async () => {
   await open("#/new", { unbuilt: true });
-  server.machine.step = 600_000; // it goes on until it is called off
+  server.machine.step = BY_HAND;
   await form().getByRole("button", { name: "Build the standard image" }).click();
   await form().getByRole("status", { name: "Build of the standard image" }).getByText("ask the engine").waitFor();
   await page.goto(`${server.url}#/doctor`);
@@ -233,7 +236,7 @@ test("a model without its key says what to set, and never asks for the key", { s
 
 test("the demo builds what it needs, and says what to look at until that is dismissed", { skip }, async () => {
   await open("", { empty: true, untiny: true });
-  server.machine.step = 200;
+  server.machine.step = BY_HAND;
   const main = page.getByRole("main");
   await main.getByRole("heading", { name: "A sealed container for your agent" }).waitFor();
   await main.getByRole("button", { name: "Try the demo" }).click();

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { audit, becomes, quickly, skip, until } from "./browser.mjs";
 import { open, page, server } from "./canned.mjs";
+import { BY_HAND } from "./machine.mjs";
 import { TOKEN } from "./mock.mjs";
 
 const header = () => page.locator("main header");
@@ -296,11 +297,13 @@ test("the form: a remote sandbox by its URL", { skip }, async () => {
 test("an image is pulled by name with bytes and speed, called off, refused, and there at the end", { skip }, async () => {
   await open("#/new");
   const image = form().getByRole("combobox", { name: "Image" });
-  server.machine.step = 2_000;
+  server.machine.step = BY_HAND;
   await image.fill("python:3.13");
   await page.keyboard.press("Escape");
   await form().getByRole("button", { name: "Pull it" }).click();
-  await form().getByRole("status", { name: "Pull of the image" }).getByText(/of 71 MiB · 8\.6 MiB\/s .*1 of 4 layers/).waitFor();
+  await form().getByRole("status", { name: "Pull of the image" }).waitFor();
+  server.machine.builds.get("pull python:3.13").next();
+  await form().getByRole("status", { name: "Pull of the image" }).getByText(/7\.1 MiB of 71 MiB · 8\.6 MiB\/s .*1 of 4 layers/).waitFor();
   await form().getByRole("status", { name: "Pull of the image" }).getByRole("button", { name: "Cancel" }).click();
   await form().getByText("The pull was cancelled").waitFor();
   server.machine.step = 20;
