@@ -240,7 +240,10 @@ test("the demo builds what it needs, and says what to look at until that is dism
   const main = page.getByRole("main");
   await main.getByRole("heading", { name: "A sealed container for your agent" }).waitFor();
   await main.getByRole("button", { name: "Try the demo" }).click();
-  await main.getByRole("status", { name: "Build of the tiny image" }).getByText("pack the file system").waitFor();
+  await main.getByRole("status", { name: "Build of the tiny image" }).getByText("ask the engine").waitFor();
+  server.machine.builds.get("tiny").next();
+  await main.getByRole("status", { name: "Build of the tiny image" }).getByText("find busybox").waitFor();
+  server.machine.builds.get("tiny").end("done");
   const hints = page.getByRole("complementary", { name: "What to look at" });
   await hints.getByRole("button", { name: "files" }).click();
   await page.waitForFunction(() => location.hash.endsWith("/files"));
@@ -316,7 +319,7 @@ test("checks are run again, dismissed until they change, and listed in full", { 
   await strip.getByText("sudo systemctl start docker").waitFor();
   await strip.getByRole("button", { name: "Dismiss until something changes" }).click();
   await strip.waitFor({ state: "detached" });
-  await page.reload();
+  await Promise.all([page.waitForResponse("**/api/v1/doctor"), page.reload()]);
   await page.getByRole("heading", { name: "Recent sessions" }).waitFor();
   assert.equal(await strip.count(), 0);
   await page.goto(`${server.url}#/doctor`);

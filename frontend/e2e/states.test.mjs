@@ -67,11 +67,12 @@ test("without the server all that tells of now looks stale at once, and nothing 
   const colours = () => Promise.all(live.map((l) => l.evaluateAll((all) => all.map((e) => getComputedStyle(e).color))));
   const spinning = () => page.locator(".spin").evaluateAll((all) => all.filter((e) => getComputedStyle(e).animationName !== "none").length);
   await until(async () => (await spinning()) >= 3, "what goes on spins");
+  const grey = await page.evaluate(() => Object.assign(document.body.appendChild(document.createElement("i")), { style: "color: var(--text-3)" }) && getComputedStyle(document.body.lastChild).color);
+  await until(async () => !(await colours()).flat().includes(grey), "all of it is young");
   const before = await colours();
   await page.context().setOffline(true);
   server.dropAll();
   await page.getByText("The server does not answer. What you see is").waitFor();
-  const grey = await page.evaluate(() => Object.assign(document.body.appendChild(document.createElement("i")), { style: "color: var(--text-3)" }) && getComputedStyle(document.body.lastChild).color);
   await becomes(colours, before.map((all) => all.map(() => grey)));
   await becomes(spinning, 0);
   const took = await card.locator(".took").textContent();
