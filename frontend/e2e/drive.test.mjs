@@ -185,8 +185,12 @@ test("a subagent's steps are in the card that handed the work over, and what wai
 test("Esc Esc stops the turn and shows the proof", { skip }, async () => {
   await open("Make the tests of the parser pass");
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
-  const stopping = page.getByRole("button", { name: "Stopping…" }).waitFor(); // it is there for a moment
-  await Promise.all([stopping, quickly(page, "Escape", "Escape")]);
+  let held;
+  await page.route("**/api/v1/sessions/s1/interrupt", (route) => (held = route));
+  await quickly(page, "Escape", "Escape");
+  await page.getByRole("button", { name: "Stopping…" }).waitFor();
+  await until(() => held, "the command is on its way");
+  await held.continue();
   await page.locator("main header").getByText("0 processes left, 38 ms").waitFor();
   assert.deepEqual(server.posts.map((p) => p.path), ["/api/v1/sessions/s1/interrupt"]);
 });
