@@ -133,7 +133,7 @@ test("what is copied in the page comes here after a question, until the person w
   canned().selection = "another";
   await page.keyboard.press("Control+X");
   await until(async () => (await page.evaluate(() => navigator.clipboard.readText())) === "another", "the next one at once");
-  assert.ok(canned().inputs.some((i) => i.key === "x" && i.modifiers === 2), "the page cuts it");
+  await until(() => canned().inputs.some((i) => i.key === "x" && i.modifiers === 2), "the page cuts it");
 });
 
 test("a finger scrolls and presses", { skip }, async () => {
@@ -189,9 +189,10 @@ test("control goes back with the panel, be it closed or another session's", { sk
   await until(() => canned().views.size === 0, "the view is closed");
   assert.equal(canned().control.viewer, undefined, "control went back first");
   await page.evaluate(() => (location.hash = "#/s/s1/browser"));
-  await drawn();
+  await drawn(); // what was drawn before may be shown before there is a view
   await agents().waitFor();
   assert.equal(await panel().getByRole("alert").count(), 0);
+  await panel().locator("button:enabled", { hasText: "Take control" }).waitFor();
   await page.keyboard.press("t");
   await panel().getByText("You have control", { exact: true }).waitFor();
   await page.evaluate(() => (location.hash = "#/s/s2/browser"));
