@@ -100,12 +100,13 @@ test("hostile output, names, errors and answers are text", { skip }, async () =>
   server.tell("s1", ...says("assistant", `${HTML}\n\n[a](javascript:alert(1)) [b](JAVASCRIPT:alert(1)) [c](data:text/html,x) <a href="javascript:alert(1)">d</a> ![p](https://evil.example/p.png) [https://bank.example](https://evil.example/x)\n\n<svg/onload=alert(1)>\n\n\`\`\`<b>\n${HTML}\n\`\`\`\n\n| ${HTML} |\n|---|\n| \`${HTML}\` |`));
   server.live({ session_id: "s1", kind: "output", call_id: "live1", stream: "stdout", offset: 0, end: 10_000, data: EVIL });
   await log.getByText("[b](JAVASCRIPT:alert(1))").waitFor();
+  await log.getByRole("link", { name: "https://bank.example" }).waitFor(); // what makes markup of an answer may come later
   await unfold();
   await log.getByText("gnp.exe").first().waitFor();
   assert.deepEqual(await foreign(), []);
   assert.deepEqual(dialogs, []);
   assert.deepEqual(faults, [], "nothing was loaded, refused or thrown");
-  assert.ok((await log.getByText("<img src=x onerror=alert(1)>").count()) >= 6, "the text is there as it is");
+  await until(async () => (await log.getByText("<img src=x onerror=alert(1)>").count()) >= 6, "the text is there as it is");
   assert.equal(await log.getByRole("link", { name: "https://bank.example" }).getAttribute("rel"), "noopener noreferrer");
   await log.getByText("(evil.example)", { exact: false }).first().waitFor();
   assert.equal(await log.locator("img").count(), 0);
