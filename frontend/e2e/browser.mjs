@@ -61,6 +61,18 @@ export async function becomes(look, want, what, within = 30_000) {
   }
 }
 
+/** settles waits until a look gives the same twice, longer apart than a frame or a scroll goes on, and returns it. */
+export async function settles(look, what) {
+  let last;
+  await until(async () => {
+    const before = last;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    last = await look();
+    return isDeepStrictEqual(last, before);
+  }, what);
+  return last;
+}
+
 /** hasFocus reports whether an element has the keyboard. */
 export const hasFocus = (locator) => locator.evaluate((e) => e === document.activeElement);
 

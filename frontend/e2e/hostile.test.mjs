@@ -2,8 +2,7 @@
 //   npm run build && npm run e2e
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { isDeepStrictEqual } from "node:util";
-import { audit, becomes, browse, note, skip, until } from "./browser.mjs";
+import { audit, becomes, browse, note, settles, skip, until } from "./browser.mjs";
 import { start, TOKEN } from "./mock.mjs";
 
 const browser = browse("--enable-precise-memory-info");
@@ -231,13 +230,7 @@ test("a timeline is where it was left, after another session and after a reload"
   await log.hover();
   await page.mouse.wheel(0, -9_000);
   await page.getByRole("button", { name: /^Paused/ }).waitFor();
-  let left;
-  await until(async () => {
-    const was = left;
-    await page.waitForTimeout(500); // the place is kept when the scrolling has settled
-    left = await view();
-    return isDeepStrictEqual(left, was);
-  }, "the scrolling settles");
+  const left = await settles(view, "the scrolling settles"); // then the place is kept
   /** returned waits until the place is the one that was left. */
   const returned = () =>
     until(async () => {

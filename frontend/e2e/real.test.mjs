@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { until } from "./browser.mjs";
+import { settles, until } from "./browser.mjs";
 import { again, bash, current, dataDir, docker, folder, header, look, script, serve, setUp, shows, skip, timeline, walls } from "./program.mjs";
 
 setUp();
@@ -35,7 +35,7 @@ for (const { wall, part } of walls) {
     await page.mouse.wheel(0, -60);
     await page.getByRole("button", { name: "Jump to latest" }).waitFor();
     const place = () => log.getByText("Paragraph 3.").evaluate((e) => Math.round(e.getBoundingClientRect().top));
-    const at = await place();
+    const at = await settles(place, "the scrolling settles");
 
     await server.kill();
     await page.getByText("The server does not answer.").waitFor();
@@ -75,7 +75,7 @@ test("a container removed under a running call is lost, and a new one goes on", 
   await log.getByText("working: step 2 of 8").waitFor();
   const { ref, short_id } = await server.show(id);
   await docker("rm", "-f", short_id);
-  assert.match(await shows(page, "lost"), /lost: removed/);
+  await shows(page, "lost: removed");
   await log.getByRole("article", { name: "Bash call, sandbox lost" }).waitFor();
   await until(() => page.getByRole("textbox", { name: "Message to the agent" }).isDisabled(), "no message can be sent");
   await page.getByRole("button", { name: /Re-?provision/ }).first().click();
