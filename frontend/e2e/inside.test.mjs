@@ -85,9 +85,12 @@ for (const { wall, part } of walls) {
     await page.getByRole("button", { name: /^Close .* 2$/ }).click();
     await page.getByRole("button", { name: "Close terminal" }).click();
     await until(async () => (await server.call("GET", `/sessions/${id}/terminals`)).length === 1, "it is closed");
-    const left = await server.bash(id, `for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^sleep ${nap}' && echo left; done; echo looked`);
-    assert.doesNotMatch(left.text, /left/);
-    assert.match(left.text, /looked/);
+    // It is not listed any more before all of it has ended.
+    await until(async () => {
+      const { text } = await server.bash(id, `for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^sleep ${nap}' && echo left; done; echo looked`);
+      assert.match(text, /looked/);
+      return !/left/.test(text);
+    }, "what was started in it has ended");
   });
 }
 
