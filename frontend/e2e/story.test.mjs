@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { thin } from "./png.mjs";
-import { until } from "./browser.mjs";
+import { becomes, until } from "./browser.mjs";
 import { dataDir, folder, look, serve, setUp, skip, timeline } from "./program.mjs";
 import { openSite, PASSWORD, TICKET } from "./site.mjs";
 
@@ -87,7 +87,7 @@ test("an agent buys tickets, a person signs in for it, and what they typed is no
   await log.getByText("Not done: a person had control of the browser.").waitFor();
   const question = log.getByRole("article", { name: /^Your hands in the browser/ });
   await question.getByText("Sign in to Harbour Tickets").waitFor();
-  assert.equal((await server.show(id)).status, "waiting");
+  await becomes(async () => (await server.show(id)).status, "waiting");
   await shoot("taken");
 
   // They sign in with their own hands.
@@ -107,9 +107,9 @@ test("an agent buys tickets, a person signs in for it, and what they typed is no
   await twin.getByText("1 of 1").waitFor();
   await shoot("text");
 
+  const given = new Date(); // what is seen once it is given back is recorded
   await button("Give back").click();
   await log.getByText("Control of the browser went back to the agent").waitFor();
-  const given = new Date();
   await question.getByRole("button", { name: "Done" }).click();
 
   // The agent has to look first, then goes on where the person has left the page.
@@ -124,8 +124,7 @@ test("an agent buys tickets, a person signs in for it, and what they typed is no
   await shoot("done");
 
   // What was typed is in no event, in no recorded picture's time, and in no file of ours.
-  const session = await server.show(id);
-  assert.equal(session.status, "idle");
+  await becomes(async () => (await server.show(id)).status, "idle");
   const { entries } = await server.call("GET", `/sessions/${id}/browser/recording?after=0`);
   assert.ok(entries.some((e) => e.kind === "frame"), "the agent's work was recorded");
   const during = entries.filter((e) => e.kind === "frame" && new Date(e.at) > taken && new Date(e.at) < given);
