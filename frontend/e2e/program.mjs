@@ -198,12 +198,8 @@ export async function look(server, { at = "", allow = /^$/, ...options } = {}) {
 export const timeline = (page) => page.getByRole("log", { name: "Timeline" });
 export const header = (page) => page.locator("main header");
 
-/** shows waits until the header tells a state of the sandbox, with its age, and returns what it says. */
-export async function shows(page, state, within = 20_000) {
-  const pill = header(page).locator(".pill").filter({ hasText: state }).filter({ hasText: / ago$/ });
-  await pill.waitFor({ timeout: within });
-  return (await pill.innerText()).replace(/\s+/g, " ");
-}
+/** shows waits until the header tells a state of the sandbox, with its age. */
+export const shows = (page, state, within = 20_000) => header(page).locator(".pill").filter({ hasText: state }).filter({ hasText: / ago$/ }).waitFor({ timeout: within });
 
 /** current waits until the address names a session, and returns its id. */
 export async function current(page) {

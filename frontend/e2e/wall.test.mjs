@@ -166,18 +166,18 @@ test("what is done to a container by hand is on the screen within 5 s, with its 
   await shows(page, "ready", SOON);
 
   await docker("stop", "-t", "1", short_id);
-  assert.match(await shows(page, "stopped", SOON), /stopped: \w+/);
+  await shows(page, /stopped: \w+/, SOON);
   await docker("start", short_id);
   await shows(page, "ready", SOON);
 
   await docker("kill", short_id);
-  assert.match(await shows(page, "stopped", SOON), /killed/);
+  await shows(page, /stopped.*killed/, SOON);
   await header(page).getByRole("button", { name: "Start" }).click();
   await shows(page, "ready");
   assert.match((await server.bash(id, "echo up again")).text, /up again/);
 
   await docker("rm", "-f", short_id);
-  assert.match(await shows(page, "lost", SOON), /lost: removed/);
+  await shows(page, "lost: removed", SOON);
   await panel(page).getByText("It is gone. The workspace is not").waitFor();
 });
 
