@@ -41,6 +41,7 @@ test("who takes control to answer has the keyboard in the answer, whichever word
     await panel().getByRole("button", { name: "Take control to answer" }).click();
     const answer = panel().getByRole("dialog").getByRole("textbox", { name: "Answer" });
     await until(() => hasFocus(answer), "the answer has the keyboard");
+    for (const done of canned().answers.splice(0)) done();
     canned().tell({}, { kind: "tab_opened", text: `news ${tellsFirst}` });
     await panel().locator(".news").getByText(`news ${tellsFirst}`).waitFor(); // what the server said before is heard
     assert.ok(await hasFocus(answer), "and keeps it");

@@ -183,6 +183,21 @@ test("an address that changes while one is in it is replaced by what one types",
   assert.equal(await address.inputValue(), "example.com");
 });
 
+test("what one writes into the address line as soon as there is control stays there", { skip }, async () => {
+  await look();
+  canned().tellsFirst = true;
+  await page.keyboard.press("t");
+  await panel().getByText("You have control", { exact: true }).waitFor();
+  const address = panel().getByRole("textbox", { name: "Address" });
+  await address.fill("example.com");
+  for (const done of canned().answers.splice(0)) done();
+  canned().tell({}, { kind: "tab_opened", text: "news of another tab" });
+  await panel().locator(".news").getByText("news of another tab").waitFor(); // the answer came before
+  await page.keyboard.press("Enter");
+  await until(() => canned().commands.at(-1)?.url === "example.com", "it is opened");
+  assert.deepEqual(canned().inputs, [], "nothing of it went to the page");
+});
+
 test("control goes back with the panel, be it closed or another session's", { skip }, async () => {
   await take();
   await page.getByRole("button", { name: "Close the panels" }).click();

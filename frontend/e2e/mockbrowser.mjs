@@ -35,8 +35,9 @@ export class MockBrowser {
     this.joins = [];
     this.selection = "";
     this.text = "";
-    /** tellsFirst says that who takes control hears of it before the answer comes: the server does either. */
+    /** tellsFirst says that who takes control hears of it before the answer, which waits in answers: the server does either. */
     this.tellsFirst = false;
+    this.answers = [];
   }
 
   info() {
@@ -97,9 +98,9 @@ export class MockBrowser {
       case "take":
       case "extend":
         if (this.control.viewer && !holds) return refuse("browser_held", "a person has control of the browser");
-        if (!this.tellsFirst) done();
-        this.tell({ control: { viewer: v.viewer, until: stamp(now() + (m.seconds || HOLD) * 1000), look: true } });
-        return this.tellsFirst && done();
+        if (this.tellsFirst) this.answers.push(done);
+        else done();
+        return this.tell({ control: { viewer: v.viewer, until: stamp(now() + (m.seconds || HOLD) * 1000), look: true } });
       case "give_back":
         done();
         return this.tell({ control: { look: true } });
