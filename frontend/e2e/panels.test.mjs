@@ -166,6 +166,26 @@ test("several terminals: new, too many, close with a question, ended", { skip },
   await until(() => server.place("s1").shells.size === 4, "a new one");
 });
 
+test("a terminal that opens or closes late takes the keyboard from no one who went on", { skip }, async () => {
+  await openTerminal();
+  const message = page.getByLabel("Message to the agent");
+  for (const [act, shown] of [
+    [() => page.getByRole("button", { name: "New terminal" }).click(), "visible"],
+    [() => page.getByRole("button", { name: "Close bash 2" }).click().then(() => page.getByRole("button", { name: "Close terminal" }).click()), "detached"],
+  ]) {
+    let held;
+    await page.route(/\/sessions\/s1\/terminals(\/\w+)?$/, (route) => (route.request().method() === "GET" ? route.continue() : (held = route)));
+    await act();
+    await until(() => held, "the command is on its way");
+    await message.fill("");
+    await page.keyboard.type("one ");
+    await held.continue();
+    await page.getByRole("tab", { name: "bash 2" }).waitFor({ state: shown });
+    await page.keyboard.type("two");
+    assert.equal(await message.inputValue(), "one two");
+  }
+});
+
 test("where the sandbox is not up, each panel says so and offers what brings it back", { skip }, async () => {
   for (const at of ["terminal", "files", "browser"]) {
     await show(`#/s/s3/${at}`);
