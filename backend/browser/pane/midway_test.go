@@ -169,7 +169,7 @@ func TestPane_takenMidway(t *testing.T) {
 				t.Errorf("the agent's act: %v, want one broken off by %v", err, c.refused)
 			}
 			taken.Do(func() { t.Errorf("no command of the agent is %s", c.script) })
-			deadline := time.Now().Add(10 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			var got [2]string
 			for got[1] == "" && time.Now().Before(deadline) {
 				eval(t, p, `() => [document.querySelector("#agent").value, document.querySelector("#person").value]`, &got)
@@ -178,6 +178,32 @@ func TestPane_takenMidway(t *testing.T) {
 				t.Errorf("the fields hold %q", got)
 			}
 		})
+	}
+}
+
+// What is copied is what the keys before it have selected, however long they take to the
+// page.
+func TestPane_copiesWhatWasJustSelected(t *testing.T) {
+	t.Parallel()
+	late := make(chan struct{})
+	p := openBy(t, `<input id=i value="of the field">`, watched(t, func(command []byte) <-chan struct{} {
+		if !bytes.Contains(command, []byte(`"selectAll"`)) {
+			return nil
+		}
+		time.AfterFunc(100*time.Millisecond, func() { close(late) })
+		return late
+	}))
+	ann := join(t, p, "ann")
+	ann.until("a picture", func() bool { return ann.frame != nil })
+	if _, err := p.Lease().Take("ann", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	eval(t, p, `() => i.focus()`, nil)
+	if err := ann.v.Input(relay.Input{Kind: relay.Key, Type: "down", Frame: ann.frame.Seq, Key: "a", Code: "KeyA", KeyCode: 65, Modifiers: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ann.v.Selection(t.Context()); err != nil || got != "of the field" {
+		t.Errorf("copied: %q, %v", got, err)
 	}
 }
 

@@ -27,6 +27,7 @@ func (v *Viewer) Selection(ctx context.Context) (string, error) {
 	if err := gate(func() {}); err != nil {
 		return "", err
 	}
+	v.r.o.Lease.Settle(ctx) // keys that select come to the page by another way than a script
 	tab, err := v.r.o.Browser.Active(ctx)
 	if err != nil {
 		return "", err
