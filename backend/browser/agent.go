@@ -20,7 +20,8 @@ import (
 
 // How long an input's effects are waited for.
 const (
-	quietTime    = 500 * time.Millisecond // in which a click's pop-up or navigation begins
+	quietTime    = 500 * time.Millisecond // in which a click's pop-up or navigation begins, by the page's clock
+	busyTime     = 5 * time.Second        // for a page that is busy to come to that
 	popupTime    = 3 * time.Second        // for a new tab to show its first document
 	downloadTime = 5 * time.Second        // for a file to arrive before it is told as running
 )
@@ -226,9 +227,7 @@ func (c *act) loaded(ctx context.Context, l tabs.Loaded, err error) error {
 // settle waits for what an input led to: a navigation, a new tab, a download, a
 // dialog.
 func (c *act) settle(ctx context.Context) {
-	quiet, cancel := context.WithTimeout(ctx, quietTime)
-	defer cancel()
-	c.until(quiet, func() bool { return c.tab.Dialog() != nil || c.tab.Alive() != nil })
+	c.quiet(ctx)
 	now := c.tabs.Current()
 	if now == nil || now.Dialog() != nil {
 		return
@@ -247,6 +246,33 @@ func (c *act) settle(ctx context.Context) {
 		c.say("The page has not finished loading after %v; this is what is there so far.", tabs.LoadTime)
 	}
 	c.downloaded(ctx)
+}
+
+// quiet lets a page begin what an input leads to. A page that is busy, or whose machine
+// stands still, does that later by our clock, and no later by its own.
+func (c *act) quiet(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx) // which a call does not take for a page that is stuck
+	defer cancel()
+	late := time.AfterFunc(busyTime, cancel)
+	defer late.Stop()
+	over := make(chan struct{})
+	go func() { // until quiet ends, which waits for it
+		defer close(over)
+		here := time.NewTimer(quietTime)
+		defer here.Stop()
+		if frames, err := c.tab.Frames(ctx); err == nil {
+			// One that is left meanwhile gives no answer: the clock here is enough for it.
+			_ = frames[0].Eval(ctx, `ms => new Promise(over => setTimeout(() => over(true), ms))`, nil, quietTime.Milliseconds())
+		}
+		select {
+		case <-here.C:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	c.until(ctx, func() bool { return c.tab.Dialog() != nil || c.tab.Alive() != nil })
+	cancel()
+	<-over
 }
 
 // downloaded waits a little for files that began to arrive during the call.

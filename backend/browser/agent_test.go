@@ -317,6 +317,17 @@ func TestPopup(t *testing.T) {
 	}
 }
 
+// A page that is busy after a click has its time for what the click leads to.
+func TestPopup_ofABusyPage(t *testing.T) {
+	d := newDesk(t, map[string]string{
+		"/": `<title>main</title><button onclick="setTimeout(() => window.open('/late'), 100); setTimeout(() => {
+			for (const began = performance.now(); performance.now() < began + 900;);
+		}, 50)">Late</button>`,
+		"/late": "<title>late</title>",
+	})
+	wants(t, d.click(number(t, d.visit("/"), "Late")), "is the active tab now. It shows "+d.url+"/late")
+}
+
 func TestActions(t *testing.T) {
 	d := newDesk(t, map[string]string{
 		"/": `<title>acts</title><style>#tip{display:none} #tipped:hover + #tip{display:block}</style>
