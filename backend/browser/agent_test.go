@@ -462,9 +462,7 @@ func TestStuckAndCrashed(t *testing.T) {
 	}
 	wants(t, d.visit("/fine"), "fine")
 	d.tabs.Current().Session().Post("Page.crash", nil)
-	for !d.tabs.Current().Info().Crashed {
-		<-d.tabs.Watch()
-	}
+	await(t, d.tabs, "the crash", func() bool { return d.tabs.Current().Info().Crashed })
 	if _, err := d.agent.Extract(t.Context()); !errors.Is(err, tabs.ErrCrashed) {
 		t.Errorf("a look at a crashed page: %v, want ErrCrashed", err)
 	}
@@ -532,9 +530,7 @@ func TestBrowserThatDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	chrome.Kill()
-	for b.State().Connected {
-		<-b.Watch()
-	}
+	await(t, b, "the end of the connection", func() bool { return !b.State().Connected })
 	if _, err := agent.Extract(t.Context()); !errors.Is(err, tabs.ErrUnreachable) {
 		t.Errorf("with no browser: %v, want ErrUnreachable", err)
 	}

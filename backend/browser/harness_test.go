@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/browser"
 	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
@@ -149,6 +150,29 @@ func (d *desk) page(function string) string {
 		d.t.Fatal(err)
 	}
 	return fmt.Sprint(out)
+}
+
+// spin has the active tab's page run a script without end. Whatever is asked of the page
+// from here on comes behind it.
+func (d *desk) spin() {
+	d.tabs.Current().Session().Post("Runtime.evaluate", map[string]string{"expression": "while (true);"})
+}
+
+// await returns when the browser is as ok says.
+func await(t *testing.T, b *tabs.Browser, what string, ok func() bool) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		bell := b.Watch()
+		if ok() {
+			return
+		}
+		select {
+		case <-bell:
+		case <-limit:
+			t.Fatalf("%s did not come about within a minute; %+v", what, b.State())
+		}
+	}
 }
 
 func wants(t *testing.T, l browser.Look, parts ...string) {

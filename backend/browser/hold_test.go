@@ -17,7 +17,7 @@ func TestLease_givenBackStuck(t *testing.T) {
 	pages := map[string]string{"/": "<title>main</title>", "/other": "<title>other</title>"}
 	extract := func(d *desk) error { _, err := d.agent.Extract(d.t.Context()); return err }
 	shot := func(d *desk) error { _, err := d.agent.Screenshot(d.t.Context(), browser.Shot{}); return err }
-	spin, crash := "setTimeout(() => { while (true); })", ""
+	const spin, crash = "spin", "crash" // in the place of a script
 	for _, c := range []struct {
 		name, script string
 		look         func(*desk) error
@@ -41,16 +41,15 @@ func TestLease_givenBackStuck(t *testing.T) {
 				t.Fatal(err)
 			}
 			tab := d.tabs.Current()
-			if c.script == crash {
+			switch c.script {
+			case spin:
+				d.spin()
+			case crash:
 				tab.Session().Post("Page.crash", nil)
-				for tab.Alive() == nil {
-					<-d.tabs.Watch()
-				}
-			} else {
+				await(t, d.tabs, "the crash", func() bool { return tab.Alive() != nil })
+			default:
 				d.page("() => { " + c.script + " }")
-				for c.want == tabs.ErrDialog && tab.Dialog() == nil {
-					<-d.tabs.Watch()
-				}
+				await(t, d.tabs, "the dialog", func() bool { return tab.Dialog() != nil })
 			}
 			d.lease.GiveBack("ann")
 			if _, err := d.agent.Navigate(t.Context(), d.url); !errors.Is(err, control.ErrLook) {
@@ -73,24 +72,28 @@ func TestLease_interruptedAtAStuckPage(t *testing.T) {
 	if _, err := d.lease.Take("ann", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	d.page("() => { setTimeout(() => { while (true); }) }")
+	d.spin()
 	d.lease.GiveBack("ann")
-	began := make(chan struct{})
 	looked := make(chan error, 1)
 	go func() {
-		close(began)
 		_, err := d.agent.Extract(t.Context())
 		looked <- err
 	}()
-	<-began
-	// The look takes ten seconds to find the page stuck.
-	time.AfterFunc(2*time.Second, func() {
-		if _, err := d.lease.Take("ann", time.Minute); err != nil {
-			t.Error(err)
+	// The look takes ten seconds to find the page stuck. Whenever it begins, a person
+	// takes control in the middle of it.
+	var err error
+	for looks := true; looks; {
+		select {
+		case err = <-looked:
+			looks = false
+		case <-time.After(2 * time.Second):
+			if _, err := d.lease.Take("ann", time.Minute); err != nil {
+				t.Error(err)
+			}
+			d.lease.GiveBack("ann")
 		}
-		d.lease.GiveBack("ann")
-	})
-	if err := <-looked; !errors.Is(err, control.ErrLook) || errors.Is(err, tabs.ErrStuck) {
+	}
+	if !errors.Is(err, control.ErrLook) || errors.Is(err, tabs.ErrStuck) {
 		t.Errorf("the look: %v, want ErrLook", err)
 	}
 	if _, err := d.agent.Navigate(t.Context(), d.url); !errors.Is(err, control.ErrLook) {
@@ -116,9 +119,7 @@ func TestNotices_betweenCalls(t *testing.T) {
 	expire := func() {
 		t.Helper()
 		d.click(number(t, extract(), "Confirm"))
-		for d.tabs.Current().Dialog() != nil {
-			<-d.tabs.Watch()
-		}
+		await(t, d.tabs, "the end of the dialog", func() bool { return d.tabs.Current().Dialog() == nil })
 	}
 	expire()
 	l := extract()
@@ -149,13 +150,10 @@ func TestNotices_betweenCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.page("() => { setTimeout(() => alert('your code is 1234')) }")
-	for {
-		bell := d.tabs.Watch()
-		if n := d.tabs.Notices(0); strings.Contains(n[len(n)-1].Text, "1234") {
-			break
-		}
-		<-bell
-	}
+	await(t, d.tabs, "the alert", func() bool {
+		n := d.tabs.Notices(0)
+		return strings.Contains(n[len(n)-1].Text, "1234")
+	})
 	d.lease.GiveBack("ann")
 	lacks(t, extract(), "1234")
 }

@@ -243,12 +243,8 @@ func TestBrowser_crash(t *testing.T) {
 	s := newSurf(t, map[string]string{"/": `<title>fine</title><button>Go</button>`})
 	l := s.visit("/")
 	s.tabs.Current().Session().Post("Page.crash", nil)
-	for !s.tabs.Current().Info().Crashed {
-		select {
-		case <-s.tabs.Watch():
-		case <-t.Context().Done():
-			t.Fatal("the page does not crash")
-		}
+	for bell := s.tabs.Watch(); !s.tabs.Current().Info().Crashed; bell = s.tabs.Watch() {
+		<-bell
 	}
 	s.refused("browser_extract", in{}, "the page crashed; reload it, navigate to open a page again")
 	s.refused("browser_click", in{"index": l.index("Go")}, "crashed")
