@@ -184,23 +184,18 @@ func TestRelay_costsNothing(t *testing.T) {
 	o.visit(o.url + "/")
 	w := watch(t, o.relay, relay.View{ID: "a", Width: 640, Height: 400})
 	w.until("the first picture", func() bool { return near(w.colour(), red) })
-	// The page has settled once a second has passed without a frame.
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	// A busy machine may take its time for what the page has painted; then nothing comes,
+	// however long one waits.
+	still := false
+	for limit := time.Now().Add(time.Minute); !still && time.Now().Before(limit); {
+		before := o.relay.Stats()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		_, err := w.v.Next(ctx)
 		cancel()
-		if err != nil {
-			break
-		}
+		still = err != nil && o.relay.Stats().Bytes == before.Bytes
 	}
-	before := o.relay.Stats()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if m, err := w.v.Next(ctx); err == nil {
-		t.Errorf("a still page gave %+v", m)
-	}
-	if after := o.relay.Stats(); after.Bytes != before.Bytes {
-		t.Errorf("a still page cost %d bytes", after.Bytes-before.Bytes)
+	if !still {
+		t.Errorf("a still page sends without end: %+v", o.relay.Stats())
 	}
 
 	o.visit(o.url + "/busy")
@@ -213,7 +208,7 @@ func TestRelay_costsNothing(t *testing.T) {
 		if s.Frames == last && s.Acks == s.Frames {
 			break
 		}
-		if i == 40 {
+		if i == 200 {
 			t.Fatalf("with nobody looking, frames still come or are not acknowledged: %+v", s)
 		}
 		last = s.Frames
@@ -259,13 +254,20 @@ func TestRelay_clicksWhereThePersonPoints(t *testing.T) {
 	}
 	got := func(n int) (out []any) {
 		t.Helper()
-		for range 200 {
+		for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); <-time.After(10 * time.Millisecond) {
 			if out = append(out, ask()...); len(out) >= n {
 				break
 			}
-			<-time.After(10 * time.Millisecond)
 		}
 		return out
+	}
+	click := func(in relay.Input) {
+		t.Helper()
+		up := in
+		up.Type, up.Buttons = "up", 0
+		if err := errors.Join(w.v.Input(in), w.v.Input(up)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, dpr := range []float64{1, 1.25, 2, 3} {
 		for _, pinch := range []float64{1, 2} {
@@ -284,11 +286,7 @@ func TestRelay_clicksWhereThePersonPoints(t *testing.T) {
 				ox, oy := (box[0]-1000*scale)/2, (box[1]-633*scale)/2
 				for _, want := range [][2]float64{{10, 10}, {980, 10}, {10, 620}, {980, 620}, {500, 316}} {
 					in := relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: box[0], Height: box[1], X: ox + want[0]*scale, Y: oy + want[1]*scale, Button: "left", Buttons: 1, Clicks: 1}
-					up := in
-					up.Type, up.Buttons = "up", 0
-					if err := errors.Join(w.v.Input(in), w.v.Input(up)); err != nil {
-						t.Fatal(err)
-					}
+					click(in)
 					hits := got(1)
 					if len(hits) != 1 {
 						t.Fatalf("dpr %v, scale %v, box %v: %v gave %v", dpr, pinch, box, want, hits)
@@ -299,12 +297,13 @@ func TestRelay_clicksWhereThePersonPoints(t *testing.T) {
 					}
 				}
 				if ox > 1 || oy > 1 {
-					bar := relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: box[0], Height: box[1], X: ox / 2, Y: oy / 2, Button: "left"}
-					if err := w.v.Input(bar); err != nil {
-						t.Fatal(err)
-					}
-					if hits := got(0); len(hits) != 0 {
-						t.Errorf("a click on the bars hit %v", hits)
+					bar := relay.Input{Kind: relay.Mouse, Type: "down", Frame: w.frame.Seq, Width: box[0], Height: box[1], X: ox / 2, Y: oy / 2, Button: "left", Buttons: 1, Clicks: 1}
+					page := bar
+					page.X, page.Y = box[0]/2, box[1]/2
+					click(bar)
+					click(page) // which comes behind the other
+					if hits := got(1); len(hits) != 1 || hits[0].([]any)[0].(float64) < 500/pinch-1 {
+						t.Errorf("a click on the bars, and one on the page, hit %v", hits)
 					}
 				}
 			}
@@ -366,11 +365,10 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 	// Inputs are on their way when they are sent: what they lead to is waited for.
 	comes := func(script, want string) {
 		t.Helper()
-		for range 200 {
+		for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); <-time.After(20 * time.Millisecond) {
 			if strings.Contains(ask(script), want) {
 				return
 			}
-			<-time.After(20 * time.Millisecond)
 		}
 		t.Errorf("%s is %q, want %q", script, ask(script), want)
 	}
@@ -395,7 +393,8 @@ func TestRelay_keysTextTouchAndDrag(t *testing.T) {
 	mouse("move", 60, 150, 1)
 	mouse("move", 80, 150, 1)
 	// It takes the page a moment to begin the drag; a hand goes on moving.
-	for i := 0; i < 200 && ask("String(over)") != "true"; i++ {
+	limit := time.Now().Add(30 * time.Second)
+	for i := 0; ask("String(over)") != "true" && time.Now().Before(limit); i++ {
 		mouse("move", 320+float64(i%5), 150, 1)
 		<-time.After(20 * time.Millisecond)
 	}
