@@ -145,7 +145,7 @@ func TestPane_handsShareOnePage(t *testing.T) {
 	if err := ann.v.Input(relay.Input{Kind: relay.Text, Text: "hunter2", Frame: ann.frame.Seq}); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for secret := ""; secret != "hunter2"; eval(t, p, `() => document.querySelector("[type=password]").value`, &secret) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the field holds %q", secret)
@@ -278,19 +278,26 @@ func TestPane_ofABrowserThatOnlyActs(t *testing.T) {
 // A person who has control sees what they show themselves; the agent never does.
 func TestPane_secretsAreShownToWhoHasControl(t *testing.T) {
 	p := open(t, `<input id=f type=password aria-label=Password>`)
-	me := join(t, p, "me")
-	shown := func(want string) func() bool {
-		return func() bool {
-			var got string
-			eval(t, p, `() => getComputedStyle(f).webkitTextSecurity`, &got)
-			return got == want
+	join(t, p, "me")
+	shown := func() (got string) {
+		eval(t, p, `() => getComputedStyle(f).webkitTextSecurity`, &got)
+		return got
+	}
+	// It is asked for: a page that is covered and shown between two of its pictures
+	// paints none.
+	inTheClear := func() {
+		t.Helper()
+		for limit := time.Now().Add(30 * time.Second); shown() != "none"; <-time.After(10 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("what was typed is shown as %s", shown())
+			}
 		}
 	}
 	if _, err := p.Lease().Take("me", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	eval(t, p, `() => { f.value = "GazelleFour"; f.type = "text" }`, nil)
-	me.until("what was typed in the clear", shown("none"))
+	inTheClear()
 	p.Lease().GiveBack("me")
 	l, err := p.Agent().Extract(t.Context())
 	if err != nil {
@@ -299,11 +306,11 @@ func TestPane_secretsAreShownToWhoHasControl(t *testing.T) {
 	if strings.Contains(l.Text, "GazelleFour") || !strings.Contains(l.Text, "(a password)") {
 		t.Errorf("the agent reads %s", l.Text)
 	}
-	if !shown("disc")() {
+	if shown() != "disc" {
 		t.Error("the agent's pictures show it")
 	}
 	if _, err := p.Lease().Take("me", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	me.until("it again", shown("none"))
+	inTheClear()
 }

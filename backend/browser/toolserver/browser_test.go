@@ -342,7 +342,7 @@ func TestBrowser_slow(t *testing.T) {
 			<-release
 		}
 	}
-	b, _ := start(t, tools, func(_ *aiotest.Options, o *toolserver.Options) { o.CallTime = time.Second })
+	b, _ := start(t, tools, func(_ *aiotest.Options, o *toolserver.Options) { o.CallTime = 5 * time.Second })
 	t.Cleanup(func() { close(release) })
 	navigate(t, b, shop)
 	_, err := b.Do(t.Context(), browser.Action{Kind: browser.Back})
