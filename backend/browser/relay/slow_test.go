@@ -34,6 +34,7 @@ type stage struct {
 	casting bool
 	sent    int64
 	acked   map[int64]bool
+	acks    int // that came
 	title   int
 	image   []byte // what the page looks like
 }
@@ -93,6 +94,7 @@ func (s *stage) serve(ctx context.Context, ws *websocket.Conn) {
 			s.casting = false
 		case "Page.screencastFrameAck":
 			s.acked[m.Params.ID] = true
+			s.acks++
 		case "Runtime.evaluate":
 			result = `{"result":{"type":"number","value":1}}`
 		case "Page.getFrameTree":
@@ -189,51 +191,60 @@ func TestRelay_slowViewers(t *testing.T) {
 		wg.Wait()
 		return int(got.Load())
 	}
-	alone := rate()
 
-	never := r.Join(relay.View{ID: "never"})
+	// A machine that is busy with something else is not the viewers' fault: what was
+	// got alone and beside them, one right after the other, is compared, and the best
+	// of five counts.
+	var alone, beside int
+	var grown int64
+	var never *relay.Viewer
 	var crowd []*relay.Viewer
-	for i := range 50 {
-		crowd = append(crowd, r.Join(relay.View{ID: fmt.Sprint("slow", i)}))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for _, v := range crowd {
-		wg.Go(func() {
-			second := time.NewTicker(time.Second)
-			defer second.Stop()
-			for {
-				if _, err := v.Next(ctx); err != nil {
-					return
-				}
-				select {
-				case <-second.C:
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	// A machine that is busy with something else is not the viewers' fault: the best
-	// of three counts.
-	beside := rate()
-	for range 2 {
-		if beside < alone*8/10 {
-			beside = max(beside, rate())
+	for range 5 {
+		alone = rate()
+		never, crowd = r.Join(relay.View{ID: "never"}), nil
+		for i := range 50 {
+			crowd = append(crowd, r.Join(relay.View{ID: fmt.Sprint("slow", i)}))
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, v := range crowd {
+			wg.Go(func() {
+				second := time.NewTicker(time.Second)
+				defer second.Stop()
+				for {
+					if _, err := v.Next(ctx); err != nil {
+						return
+					}
+					select {
+					case <-second.C:
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		beside = rate()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		cancel()
+		wg.Wait()
+		grown = max(grown, int64(after.HeapAlloc)-int64(before.HeapAlloc))
+		t.Logf("frames in 2 s: alone %d, beside 51 slow viewers %d", alone, beside)
+		if beside >= alone*8/10 {
+			break
+		}
+		for _, v := range append(crowd, never) {
+			v.Leave()
+		}
+		never, crowd = nil, nil
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	cancel()
-	wg.Wait()
-	t.Logf("frames in 2 s: alone %d, beside 51 slow viewers %d", alone, beside)
-	if beside < alone*8/10 {
-		t.Errorf("a good viewer got %d frames beside slow ones, %d alone", beside, alone)
+	if never == nil {
+		t.Fatalf("a good viewer got %d frames beside slow ones, %d alone", beside, alone)
 	}
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 32<<20 {
+	if grown > 32<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
 
@@ -249,10 +260,17 @@ func TestRelay_slowViewers(t *testing.T) {
 
 	// Who resumes gets the state, whole and newest, then the newest frame, and no
 	// backlog.
+	s.mu.Lock()
+	title := fmt.Sprint("title ", s.title)
+	s.mu.Unlock()
 	var state *relay.State
 	var frames []uint64
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	named := func() bool { return state != nil && len(state.Tabs) == 1 && state.Tabs[0].Title == title }
+	for patience := 30 * time.Second; ; {
+		if named() && len(frames) > 0 {
+			patience = 300 * time.Millisecond // for what there is none of
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		m, err := never.Next(ctx)
 		cancel()
 		if err != nil {
@@ -264,14 +282,15 @@ func TestRelay_slowViewers(t *testing.T) {
 			frames = append(frames, m.Frame.Seq)
 		}
 	}
-	s.mu.Lock()
-	title := fmt.Sprint("title ", s.title)
-	s.mu.Unlock()
-	if state == nil || len(state.Tabs) != 1 || state.Tabs[0].Title != title {
+	if !named() {
 		t.Errorf("the state of who resumes: %+v, want %s", state, title)
 	}
-	if len(frames) != 1 {
-		t.Errorf("who resumes got frames %v, want the newest alone", frames)
+	// A page that comes to rest is made to paint once more, to be sure of its picture.
+	s.mu.Lock()
+	since := s.sent - int64(sent)
+	s.mu.Unlock()
+	if n := int64(len(frames)); n < 1 || n > 1+since {
+		t.Errorf("who resumes got frames %v, want the newest alone, and the %d since", frames, since)
 	}
 
 	// With nobody but the one who does not read, and with nobody at all, every
@@ -283,7 +302,7 @@ func TestRelay_slowViewers(t *testing.T) {
 		s.paint()
 	}
 	for i := 0; s.unacked() > 0; i++ {
-		if i > 500 {
+		if i > 3000 {
 			t.Fatalf("%d frames are not acknowledged", s.unacked())
 		}
 		<-time.After(10 * time.Millisecond)
@@ -343,19 +362,25 @@ func TestRelay_lastPicture(t *testing.T) {
 				}
 				for _, frame := range coming {
 					s.mu.Lock()
-					acked := len(s.acked)
+					acks := s.acks
 					s.say("%s", frame)
 					s.mu.Unlock()
-					within("an acknowledgement", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.acked) > acked })
+					within("an acknowledgement", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.acks > acks })
 				}
 				within("the last picture", func() bool { seen := shown.Load(); return seen != nil && bytes.Equal(*seen, last) })
 			}
-			// It is at rest, and costs nothing.
-			<-time.After(500 * time.Millisecond)
-			rests := r.Stats().Rests
-			<-time.After(time.Second)
-			if now := r.Stats().Rests; now != rests || rests < 3 {
-				t.Errorf("a still page was made to paint %d times, and %d after that", rests, now-rests)
+			// It comes to rest, and costs nothing then.
+			rests, still := r.Stats().Rests, false
+			for range 10 {
+				<-time.After(1500 * time.Millisecond)
+				now := r.Stats().Rests
+				if still = now == rests; still {
+					break
+				}
+				rests = now
+			}
+			if !still || rests < 3 {
+				t.Errorf("a still page was made to paint %d times, and rests: %v", rests, still)
 			}
 		})
 	}
