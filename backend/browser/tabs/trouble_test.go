@@ -300,6 +300,9 @@ func TestTab_leavesWhatIsStuck(t *testing.T) {
 				case stick.script == "":
 					visit(t, tab, url+"/second")
 					tab.Session().Post("Page.crash", nil)
+				case name == "spins":
+					visit(t, tab, url+"/second")
+					spin(tab, stick.script)
 				default:
 					visit(t, tab, url+"/second")
 					run(t, tab, "setTimeout(() => { "+stick.script+" }); 1")
