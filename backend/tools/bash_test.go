@@ -76,8 +76,8 @@ func TestBash_longErrorsLeaveRoom(t *testing.T) {
 }
 
 func TestBash_timeout(t *testing.T) {
-	r := newBench(t).call("Bash", in{"command": "echo begun; sleep 60", "timeout": 200}, task.CallTimeout,
-		"begun\n", "Command timed out after 0.2s; killed: sh (", "0 processes left")
+	r := newBench(t).call("Bash", in{"command": "echo begun; sleep 60", "timeout": 2500}, task.CallTimeout,
+		"begun\n", "Command timed out after 2.5s; killed: sh (", "0 processes left")
 	if d := r.Display.(tools.BashDisplay); !d.TimedOut || d.Kill == nil || r.Kill == nil {
 		t.Errorf("display = %+v, kill = %v", d, r.Kill)
 	}

@@ -301,7 +301,7 @@ func TestBrowser_stop(t *testing.T) {
 	if err != nil || r.Status != task.CallInterrupted || !strings.Contains(r.Text, "look at the page") {
 		t.Errorf("%+v, %v; want it to be interrupted", r, err)
 	}
-	if took := time.Since(stopped); took > time.Second {
+	if took := time.Since(stopped); took > tabs.AnswerTime/2 { // which a server that never answers has
 		t.Errorf("took %v after the stop", took)
 	}
 	if r.Kill == nil || len(r.Kill.Left) != 0 {
