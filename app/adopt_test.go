@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -183,7 +182,7 @@ func TestContainers(t *testing.T) {
 		return nil
 	}
 	var list httpapi.EngineContainers
-	if err := s.call(t.Context(), "GET", "/containers", nil, &list); err != nil || list.Error != "" || list.Why == "" || time.Since(list.ObservedAt) > moments {
+	if err := s.call(t.Context(), "GET", "/containers", nil, &list); err != nil || list.Error != "" || list.Why == "" || since(list.ObservedAt) > moments {
 		t.Fatalf("containers: %+v, %v", list, err)
 	}
 	mine, other := find(list, s.show(own).ShortID), find(list, id)
@@ -206,11 +205,12 @@ func TestContainers(t *testing.T) {
 	}
 	until := func(state sandbox.State) {
 		t.Helper()
-		late := time.Now().Add(moments)
-		for time.Now().Before(late) {
-			_, data, err := conn.Read(t.Context())
+		ctx, cancel := patient(t.Context(), moments)
+		defer cancel()
+		for {
+			_, data, err := conn.Read(ctx)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("no frame with the container %s: %v", state, err)
 			}
 			frames, err := framesOf(data)
 			if err != nil {
@@ -225,7 +225,6 @@ func TestContainers(t *testing.T) {
 				}
 			}
 		}
-		t.Fatalf("no frame with the container %s", state)
 	}
 	until(sandbox.StateReady)
 	if err := s.call(t.Context(), "POST", "/containers/"+id+"/stop", nil, nil); err != nil {

@@ -391,12 +391,12 @@ func TestBrowser_viewIsUse(t *testing.T) {
 	t.Parallel()
 	withChromium(t)
 	config := filepath.Join(t.TempDir(), "config.toml")
-	write(t, config, "[sandbox]\nidle_stop = \"2s\"\n", 0)
+	write(t, config, "[sandbox]\nidle_stop = \"4s\"\n", 0)
 	s := start(t, dataDir(t), "--config", config)
 	id := s.opened(sandbox.Spec{Wall: sandbox.WallNamespace}, workspace(t, 1000))
 	ann := s.viewBrowser(id, "ann")
 	ann.until("a picture", func() bool { return ann.frames > 0 })
-	looked, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	looked, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 	defer cancel()
 	for ann.next(looked) == nil {
 	}

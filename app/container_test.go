@@ -156,7 +156,7 @@ func TestEngineStopped(t *testing.T) {
 
 	e.stop()
 	v := s.awaitState(id, moments, sandbox.StateUnreachable)
-	if v.Sandbox.Cause != sandbox.CauseEngine || time.Since(v.Sandbox.ObservedAt) > moments {
+	if v.Sandbox.Cause != sandbox.CauseEngine || since(v.Sandbox.ObservedAt) > moments {
 		t.Errorf("shown as %+v", v.Sandbox)
 	}
 	e.start()

@@ -130,17 +130,20 @@ func TestEgress(t *testing.T) {
 		if got := strays.Load() - before; got > 0 {
 			t.Errorf("%d packets by UDP came out", got)
 		}
-		rows := s.egress(id)
-		allowed, bytes := 0, int64(0)
-		for _, r := range rows {
-			if r.Decided.Allowed && r.Decided.Host == "web.test" {
-				allowed += r.Decided.Count
-				bytes += r.Decided.Received
+		until(t, time.Minute, func() error { // equal decisions are told together, after a while
+			rows := s.egress(id)
+			allowed, bytes := 0, int64(0)
+			for _, r := range rows {
+				if r.Decided.Allowed && r.Decided.Host == "web.test" {
+					allowed += r.Decided.Count
+					bytes += r.Decided.Received
+				}
 			}
-		}
-		if allowed < 8 || bytes == 0 {
-			t.Errorf("the record says %d connections with %d bytes to web.test: %+v", allowed, bytes, rows)
-		}
+			if allowed < 8 || bytes == 0 {
+				return fmt.Errorf("the record says %d connections with %d bytes to web.test: %+v", allowed, bytes, rows)
+			}
+			return nil
+		})
 
 		t.Run("none", func(t *testing.T) {
 			s := s.in(t)
@@ -190,7 +193,7 @@ func (s *server) egress(id string) []httpapi.EgressRow {
 // awaitRefusal waits until the record shows that a connection was refused.
 func (s *server) awaitRefusal(id, hostPort string) {
 	s.t.Helper()
-	until(s.t, 10*time.Second, func() error {
+	until(s.t, 40*time.Second, func() error {
 		rows := s.egress(id)
 		for _, r := range rows {
 			if d := r.Decided; !d.Allowed && d.Reason != "" && net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))) == hostPort {

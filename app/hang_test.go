@@ -50,8 +50,8 @@ func TestEngine_neverAnswers(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, dataDir(t), []string{"DOCKER_HOST=" + hangingEngine(t)})
 	begun := time.Now()
-	if w := s.dockerWall(); w.Available || !strings.Contains(w.Detail, "did not answer in time") || !strings.Contains(w.Detail, "(DOCKER_HOST)") || time.Since(begun) > 5*time.Second {
-		t.Errorf("after %v the wall is shown as %+v", time.Since(begun), w)
+	if w := s.dockerWall(); w.Available || !strings.Contains(w.Detail, "did not answer in time") || !strings.Contains(w.Detail, "(DOCKER_HOST)") || since(begun) > 5*time.Second {
+		t.Errorf("after %v the wall is shown as %+v", since(begun), w)
 	}
 	begun = time.Now()
 	refused := make(chan error, 1)
@@ -70,17 +70,17 @@ func TestEngine_neverAnswers(t *testing.T) {
 	if len(s.payloads(id)) == 0 {
 		t.Error("there is no history")
 	}
-	if took := time.Since(meanwhile); took > 3*time.Second {
+	if took := since(meanwhile); took > 3*time.Second {
 		t.Errorf("the rest took %v", took)
 	}
 	err := <-refused
-	if api := wantCode(t, err, "no_wall"); !strings.Contains(api.Message, "did not answer in time") || time.Since(begun) > 30*time.Second {
-		t.Errorf("a session is refused after %v: %q", time.Since(begun), api.Message)
+	if api := wantCode(t, err, "no_wall"); !strings.Contains(api.Message, "did not answer in time") || since(begun) > 30*time.Second {
+		t.Errorf("a session is refused after %v: %q", since(begun), api.Message)
 	}
 	s.post(id, "close", nil)
 	begun = time.Now()
 	s.stop()
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := since(begun); took > 10*time.Second {
 		t.Errorf("its end took %v", took)
 	}
 }
@@ -118,13 +118,13 @@ func TestEngine_restartsWithChanges(t *testing.T) {
 
 	proxy.mute()
 	for _, id := range ids {
-		if v := s.awaitState(id, 2*moments, sandbox.StateUnreachable); v.Sandbox.Cause != sandbox.CauseEngine || time.Since(v.Sandbox.ObservedAt) > moments {
+		if v := s.awaitState(id, 2*moments, sandbox.StateUnreachable); v.Sandbox.Cause != sandbox.CauseEngine || since(v.Sandbox.ObservedAt) > moments {
 			t.Errorf("while the engine hangs: %+v", v.Sandbox)
 		}
 	}
 	begun := time.Now()
-	if v := s.show(running); v.ShortID == "" || time.Since(begun) > time.Second {
-		t.Errorf("while the engine hangs a session is shown after %v: %+v", time.Since(begun), v)
+	if v := s.show(running); v.ShortID == "" || since(begun) > time.Second {
+		t.Errorf("while the engine hangs a session is shown after %v: %+v", since(begun), v)
 	}
 	e.stop()
 	e.start()
@@ -139,7 +139,7 @@ func TestEngine_restartsWithChanges(t *testing.T) {
 	for id, want := range map[string]sandbox.State{removed: sandbox.StateLost, stopped: sandbox.StateStopped, running: sandbox.StateReady} {
 		s.awaitState(id, 10*time.Second, want)
 	}
-	if took := time.Since(back); took > 10*time.Second {
+	if took := since(back); took > 10*time.Second {
 		t.Errorf("it took %v until all was known", took)
 	}
 	s.marked(running)

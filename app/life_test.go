@@ -49,7 +49,7 @@ func TestContainerRemoved(t *testing.T) {
 		err := s.call(t.Context(), "POST", "/sessions/"+id+"/tools", httpapi.ToolRequest{Tool: "Bash", Input: []byte(`{"command":"true"}`)}, nil)
 		wantCode(t, err, "sandbox_lost")
 	}
-	if n, took := proxy.requests.Load()-asked, time.Since(begun); n > 3*calls || took > moments {
+	if n, took := proxy.requests.Load()-asked, since(begun); n > 3*calls || took > moments {
 		t.Errorf("%d calls to a lost sandbox asked the engine %d times and took %v", calls, n, took)
 	}
 	wantCode(t, s.call(t.Context(), "POST", "/sessions/"+id+"/attach", nil, nil), "sandbox_lost")
@@ -192,7 +192,7 @@ func TestOrphansAndRelease(t *testing.T) {
 		}
 		begun := time.Now()
 		s.post(id, "release", nil)
-		if took := time.Since(begun); took > 3*time.Second {
+		if took := since(begun); took > 3*time.Second {
 			t.Errorf("release took %v", took)
 		}
 		s.awaitState(id, moments, sandbox.StateReleased)

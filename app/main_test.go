@@ -32,9 +32,78 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(asGlovebox)
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
+	go stood.watch()
 	testscript.Main(m, map[string]func(){
 		"glovebox": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
+}
+
+// stood is when this machine stood still: what a test measures and waits for is not
+// longer for it.
+var stood standstills
+
+// standstills are the times in which this process did not run although it was to.
+type standstills struct {
+	mu   sync.Mutex
+	beat time.Time // the last one
+	all  []standstill
+}
+
+type standstill struct{ from, to time.Time }
+
+const (
+	beatTime  = 20 * time.Millisecond
+	stillTime = 100 * time.Millisecond // without a beat, from which on it stood still
+)
+
+func (s *standstills) watch() {
+	for {
+		s.now()
+		time.Sleep(beatTime)
+	}
+}
+
+// now is a beat.
+func (s *standstills) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.beat.IsZero() && now.Sub(s.beat) > stillTime {
+		s.all = append(s.all, standstill{s.beat.Add(beatTime), now})
+	}
+	s.beat = now
+	return now
+}
+
+// since is time.Since without the time for which the machine stood still.
+func since(begun time.Time) time.Duration {
+	d := stood.now().Sub(begun)
+	stood.mu.Lock()
+	defer stood.mu.Unlock()
+	for _, s := range stood.all {
+		if s.from.Before(begun) {
+			s.from = begun
+		}
+		d -= max(0, s.to.Sub(s.from))
+	}
+	return d
+}
+
+// patient returns a context that ends as one with a timeout does, by since.
+func patient(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	begun := time.Now()
+	go func() { // until the one or the other
+		for left := within; left > 0; left = within - since(begun) {
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel(context.DeadlineExceeded)
+	}()
+	return ctx, func() { cancel(context.Canceled) }
 }
 
 // required reports whether a missing part is a failure rather than a skip.
@@ -312,13 +381,13 @@ func (s *server) bash(id, command string) httpapi.ToolResponse {
 // until waits for something that tells nobody when it happens.
 func until(t testing.TB, within time.Duration, ok func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	begun := time.Now()
 	for {
 		err := ok()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if since(begun) > within {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -329,7 +398,7 @@ func until(t testing.TB, within time.Duration, ok func() error) {
 // that it has seen enough.
 func (s *server) await(id string, within time.Duration, what string, seen func(f httpapi.Frame) bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), within)
+	ctx, cancel := patient(s.t.Context(), within)
 	defer cancel()
 	err := s.follow(ctx, id, 0, func(f httpapi.Frame) error {
 		if seen(f) {

@@ -53,7 +53,7 @@ func ownNetwork(t *testing.T) *neighbour {
 		if _, part, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
 			run += "/" + part
 		}
-		cmd := exec.Command("unshare", "--net", "--mount", os.Args[0], "-test.run", run, "-test.v", "-test.timeout", "240s")
+		cmd := exec.Command("unshare", "--net", "--mount", os.Args[0], "-test.run", run, "-test.v", "-test.timeout", "20m")
 		cmd.Env = append(os.Environ(), inOwnNetwork+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("in a network of its own:\n%s", out)
@@ -62,7 +62,7 @@ func ownNetwork(t *testing.T) *neighbour {
 		}
 		return nil
 	}
-	other := exec.Command("unshare", "--net", "sleep", "600")
+	other := exec.Command("unshare", "--net", "sleep", "1200")
 	other.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := other.Start(); err != nil {
 		t.Fatal(err)

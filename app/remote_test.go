@@ -318,7 +318,7 @@ func TestRemote_guestInContainer(t *testing.T) {
 		t.Errorf("ref %q", v.Ref)
 	}
 	s.post(one, "release", httpapi.ReleaseRequest{})
-	r := s.tool(two, "Bash", map[string]any{"command": "cat /tmp/note; sleep 1000 & sleep 1000", "timeout": 500})
+	r := s.tool(two, "Bash", map[string]any{"command": "cat /tmp/note; sleep 1000 & sleep 1000", "timeout": 3000})
 	if r.Status != task.CallTimeout || !strings.Contains(r.Text, "one") || !strings.Contains(r.Text, "0 processes left") {
 		t.Errorf("two: %+v", r)
 	}

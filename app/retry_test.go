@@ -105,7 +105,7 @@ func TestWaitForTheModelEnds(t *testing.T) {
 		t.Errorf("stop of all: %+v, %v; want one turn", stopped, err)
 	}
 	awaitEvent(s, id, 5*time.Second, func(e *task.TaskSuspended) bool { return e.Reason == task.Interrupted })
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := since(begun); took > 2*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
 	if v := s.show(id); v.Retry != nil || v.Status != task.StatusIdle {

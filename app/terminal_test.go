@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,7 +136,8 @@ func TestTerminal_outlivesTheServer(t *testing.T) {
 		t.Parallel()
 		data := dataDir(t)
 		s := start(t, data)
-		id := s.open(httpapi.OpenRequest{Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: wall}, Model: scripted(t, say("hi"))})
+		ws := workspace(t, 1000)
+		id := s.open(httpapi.OpenRequest{Workspace: ws, Spec: sandbox.Spec{Wall: wall}, Model: scripted(t, say("hi"))})
 		term := s.terminal(id, execenv.TerminalRequest{Cols: 100, Rows: 30})
 		v := s.view(id, term.ID, 0)
 		if got := v.line("fruit=plum; stty size"); got != "30 100" {
@@ -163,9 +166,10 @@ func TestTerminal_outlivesTheServer(t *testing.T) {
 			}
 			v.fault = nil
 		}
-		v.keys("(sleep 1 && echo while-aw''ay &)\r")
+		v.keys("( (until [ -e /workspace/away ]; do sleep .1; done; echo while-aw''ay) & )\r")
 		v.await("\r\n")
 		s.kill()
+		write(t, filepath.Join(ws, "away"), "", 1000)
 
 		s = start(t, data)
 		v2 := s.view(id, term.ID, v.at)
@@ -222,7 +226,7 @@ func TestTerminal_flood(t *testing.T) {
 		term := s.terminal(id, execenv.TerminalRequest{Argv: []string{"sh"}})
 		v := s.view(id, term.ID, 0)
 		v.line("true")
-		before, began := cpuTime(t, s.cmd.Process.Pid), time.Now()
+		before, ours, began := cpuTime(t, s.cmd.Process.Pid), cpuTime(t, os.Getpid()), time.Now()
 		v.keys("yes\r")
 		for time.Since(began) < 2*time.Second {
 			if err := v.next(); err != nil {
@@ -231,13 +235,15 @@ func TestTerminal_flood(t *testing.T) {
 		}
 		took := time.Since(began)
 		used := cpuTime(t, s.cmd.Process.Pid) - before
-		if got := v.text.Len(); got > 16<<20 {
+		// 4 MiB in a second, and what may lie in its queue.
+		if got := v.text.Len(); got > int((took.Seconds()+2)*(4<<20)) {
 			t.Errorf("a view got %d bytes in %v", got, took)
 		}
-		if share := used.Seconds() / took.Seconds(); share > 0.4 {
+		// Who takes it, here, shows how slow the machine is.
+		share, taking := used.Seconds()/took.Seconds(), (cpuTime(t, os.Getpid())-ours).Seconds()/took.Seconds()
+		t.Logf("%d bytes and %d gaps in %v, %.1f %% of a processor, and %.1f %% to take them", v.text.Len(), v.gaps, took, 100*share, 100*taking)
+		if share > max(0.4, 3*taking) {
 			t.Errorf("the server used %.0f %% of a processor", 100*share)
-		} else {
-			t.Logf("%d bytes and %d gaps in %v, %.1f %% of a processor", v.text.Len(), v.gaps, took, 100*share)
 		}
 		pressed := time.Now()
 		v.keys("\x03")
@@ -276,16 +282,19 @@ func TestTerminal_echo(t *testing.T) {
 		term := s.terminal(id, execenv.TerminalRequest{Argv: []string{"sh", "-c", "echo ready; exec cat >/dev/null"}})
 		v := s.view(id, term.ID, 0)
 		v.await("ready\r\n")
-		began := time.Now()
-		const keys = 100
-		for range keys {
+		var took []time.Duration
+		for range 101 {
+			pressed := time.Now()
 			v.keys("x")
 			v.await("x")
+			took = append(took, time.Since(pressed))
 		}
-		if each := time.Since(began) / keys; each > 20*time.Millisecond {
-			t.Errorf("an echo took %v", each)
+		slices.Sort(took)
+		// Half of them: a machine that does something else now and then is no slow echo.
+		if half := took[len(took)/2]; half > 20*time.Millisecond {
+			t.Errorf("an echo took %v, the slowest %v", half, took[len(took)-1])
 		} else {
-			t.Logf("an echo took %v", each)
+			t.Logf("an echo took %v, the slowest %v", half, took[len(took)-1])
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestVerbs_already(t *testing.T) {
 
 // following starts a verb that follows what a server does, waits until it has printed
 // begun, and returns it with all that it prints.
-func following(t *testing.T, data string, within time.Duration, begun, verb string, args ...string) (*exec.Cmd, *transcript) {
+func following(t *testing.T, data, begun, verb string, args ...string) (*exec.Cmd, *transcript) {
 	t.Helper()
 	said := &transcript{}
 	cmd := glovebox(append([]string{verb, "--data", data}, args...)...)
@@ -46,7 +46,7 @@ func following(t *testing.T, data string, within time.Duration, begun, verb stri
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, within, func() error {
+	until(t, time.Minute, func() error {
 		if !strings.Contains(said.String(), begun) {
 			return fmt.Errorf("%s: %q has not come: %q", verb, begun, said)
 		}
@@ -64,7 +64,7 @@ func TestExec_serverKilled(t *testing.T) {
 	s := start(t, data)
 	id := s.place(sandbox.WallNamespace, workspace(t, 1000))
 	s.bash(id, "true")
-	cmd, said := following(t, data, moments, "begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
+	cmd, said := following(t, data, "begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
 	s.kill()
 	err := cmd.Wait()
 	want := "begun\nglovebox: the server went away; the command may go on in the sandbox: glovebox exec " + id + " -- ps shows whether it does\n"
@@ -88,11 +88,11 @@ func TestServerStops_saysSo(t *testing.T) {
 	id := s.place(sandbox.WallNamespace, workspace(t, 1000))
 	s.bash(id, "true")
 	model := scripted(t, call("Bash", map[string]any{"command": "echo turned; sleep 7272"}), say("done"))
-	run, ran := following(t, data, 3*moments, "\nturned\n", "run", "--wall", "namespace", "--model", model, "go")
+	run, ran := following(t, data, "\nturned\n", "run", "--wall", "namespace", "--model", model, "go")
 	second, _, _ := strings.Cut(strings.TrimPrefix(ran.String(), "session "), "\n")
-	logs, logged := following(t, data, 3*moments, "turned", "logs", "-f", second)
-	still, stilled := following(t, data, 3*moments, "begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
-	busy, busied := following(t, data, 3*moments, "y\n", "exec", id, "--", "yes")
+	logs, logged := following(t, data, "turned", "logs", "-f", second)
+	still, stilled := following(t, data, "begun", "exec", id, "--", "sh", "-c", "echo begun; sleep 7171")
+	busy, busied := following(t, data, "y\n", "exec", id, "--", "yes")
 	s.terminate()
 	for _, c := range []struct {
 		cmd  *exec.Cmd
