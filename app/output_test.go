@@ -451,7 +451,7 @@ func (v *viewer) take(f httpapi.Frame) error {
 // until waits until ok, which is called with v.mu held.
 func (v *viewer) until(what string, ok func() bool) {
 	v.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		v.mu.Lock()
 		done, err := ok(), v.err

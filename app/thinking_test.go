@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,13 +39,19 @@ func TestModels_thinking(t *testing.T) {
 	have(t, sandbox.WallNamespace)
 	for _, wire := range []llmtest.Wire{llmtest.Anthropic, llmtest.OpenAI} {
 		t.Run(string(wire), func(t *testing.T) {
-			// The thinking has to be on its way while somebody looks.
-			config := thinkingModel(t, wire, llmtest.Step{Fault: &llmtest.Fault{Pause: "100ms"}})
+			config := thinkingModel(t, wire, llmtest.Step{})
 			data := dataDir(t)
 			g := startWith(t, data, []string{modelKeyEnv + "=" + modelKey}, "--config", config)
-			id := g.open(httpapi.OpenRequest{Goal: "what is it?", Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: sandbox.WallNamespace}})
-			g.await(id, 60*time.Second, "live thinking", func(f httpapi.Frame) bool {
-				return f.Type == "live" && f.Live.Kind == stream.LiveThinking
+			id := g.open(httpapi.OpenRequest{Workspace: workspace(t, 1000), Spec: sandbox.Spec{Wall: sandbox.WallNamespace}})
+			v := g.in(t).watch(id) // before there is anything to see
+			g.post(id, "messages", httpapi.MessageRequest{Text: "what is it?"})
+			v.until("live thinking", func() bool {
+				for _, fs := range v.frames {
+					if slices.ContainsFunc(fs, func(l stream.Live) bool { return l.Kind == stream.LiveThinking }) {
+						return true
+					}
+				}
+				return false
 			})
 			ended := func(e *task.TaskSuspended) bool { return e.Reason == task.WaitingHuman }
 			awaitEvent(g, id, 60*time.Second, ended)
