@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -268,9 +267,17 @@ func TestFork_calledOff(t *testing.T) {
 	data := dataDir(t)
 	s := start(t, data)
 	ws := workspace(t, 0)
-	big := filepath.Join(ws, "big")
-	if out, err := exec.Command("dd", "if=/dev/zero", "of="+big, "bs=1M", "count=600").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	// As much as takes this machine a second to write: it is not copied in a moment.
+	big, err := os.Create(filepath.Join(ws, "big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer big.Close()
+	size, piece := int64(0), make([]byte, 1<<20)
+	for begun := time.Now(); size < 600<<20 || since(begun) < time.Second && size < 6<<30; size += int64(len(piece)) {
+		if _, err := big.Write(piece); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range 3000 {
 		write(t, filepath.Join(ws, fmt.Sprintf("small-%d", i)), "x", 0)
@@ -282,7 +289,7 @@ func TestFork_calledOff(t *testing.T) {
 			done <- s.call(t.Context(), "POST", "/sessions/"+id+"/fork", httpapi.ForkRequest{Workspace: "copy"}, nil)
 		}()
 		s.awaitSession(id, 20*time.Second, "a copy under way", func(v httpapi.Session) bool {
-			return v.Work != nil && v.Work.Kind == "fork" && v.Work.Total > 600<<20 && !v.Work.StartedAt.IsZero()
+			return v.Work != nil && v.Work.Kind == "fork" && v.Work.Total > size && !v.Work.StartedAt.IsZero()
 		})
 		return done
 	}
