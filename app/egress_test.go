@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,21 +42,28 @@ func TestEgress(t *testing.T) {
 	if n == nil {
 		return
 	}
-	strays := n.strays(theirPublic + ":53")
-	probe, err := net.Dial("udp", theirPublic+":53") // from here packets do get there
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer probe.Close()
-	if _, err := probe.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	until(t, 20*time.Second, func() error {
-		if strays.Load() == 0 {
-			return errors.New("no packet by UDP arrives")
+	strays, others := n.strays(theirPublic+":53"), n.strays(theirPublic+":54")
+	probe := func(address string, count *atomic.Int64, again bool) { // from here packets do get there
+		t.Helper()
+		c, err := net.Dial("udp", address)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		defer c.Close()
+		sent := false
+		until(t, 20*time.Second, func() error {
+			if count.Load() > 0 {
+				return nil
+			}
+			if !sent || again {
+				_, err = c.Write([]byte("x"))
+				sent = true
+			}
+			return fmt.Errorf("no packet by UDP arrives: %v", err)
+		})
+	}
+	probe(theirPublic+":54", others, true) // a cable that was just put in loses some
+	probe(theirPublic+":53", strays, false)
 	mux := http.NewServeMux()
 	mux.Handle("/repo.git/", gitRepository(t))
 	mux.HandleFunc("/in", func(w http.ResponseWriter, r *http.Request) {
