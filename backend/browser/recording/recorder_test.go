@@ -280,17 +280,19 @@ func TestLibrary_tellsAHoldBeforeItsFirstPicture(t *testing.T) {
 	// By its time each action is in the gap that tells of it.
 	slices.SortStableFunc(all, func(a, b recording.Entry) int { return a.At.Compare(b.At) })
 	gap, in := "", map[string]string{}
+	between := false // whether a picture of the page after the look came before its call had ended
 	for _, e := range all {
 		switch e.Kind {
 		case recording.KindGap:
 			gap = e.Reason
 		case recording.KindFrame:
+			between = between || gap == recording.GapHeld && in["c4"] == ""
 			gap = ""
 		case recording.KindAction:
 			in[e.CallID] = gap
 		}
 	}
-	if in["c2"] != recording.GapBegun || in["c3"] != recording.GapHeld || in["c4"] != recording.GapHeld {
+	if in["c2"] != recording.GapBegun || in["c3"] != recording.GapHeld || in["c4"] != recording.GapHeld && !between {
 		t.Errorf("the actions are in the gaps %v", in)
 	}
 }
