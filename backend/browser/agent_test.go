@@ -278,7 +278,7 @@ func TestPopup(t *testing.T) {
 			<button onclick="setTimeout(() => window.open('/late'), 100)">Late</button>
 			<button onclick="window.open('/brief')">Brief</button><a target=_blank href="/file">File</a><a href="/file">Direct</a>`,
 		"/new": "<title>new</title>", "/late": "<title>late</title>",
-		"/brief": "<title>brief</title><script>setTimeout(close, 50)</script>",
+		"/brief": `<title>brief</title><script>setTimeout(close, 50)</script><img src="/silent">`, // it is not there before it closes
 	})
 	l := d.visit("/")
 	main := l.Tab.Number

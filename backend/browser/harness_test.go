@@ -55,6 +55,7 @@ func newDesk(t *testing.T, pages map[string]string) *desk {
 		w.Header().Set("Content-Disposition", `attachment; filename="report.csv"`)
 		fmt.Fprint(w, "a,b\n1,2\n")
 	})
+	mux.HandleFunc("/silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "<title>echo</title>got %s", r.URL.RawQuery)
 	})

@@ -110,8 +110,9 @@ func TestBrowser_popupsAndTabs(t *testing.T) {
 	s := newSurf(t, map[string]string{
 		"/": `<title>main</title><a target=_blank href="/new">Blank</a>
 			<button onclick="window.open('/brief')">Brief</button>`,
-		"/new": "<title>new</title>", "/brief": "<title>brief</title><script>setTimeout(close, 50)</script>",
+		"/new": "<title>new</title>", "/brief": `<title>brief</title><script>setTimeout(close, 50)</script><img src="/silent">`, // it is not there before it closes
 	})
+	s.handler.HandleFunc("/silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	l := s.visit("/")
 	popup := s.ok("browser_click", in{"index": l.index("Blank")}, "It shows "+s.url+"/new", "Tab 2 (2 are open): new")
 	if popup.display.Tab != 2 || popup.display.URL != s.url+"/new" {
