@@ -273,7 +273,7 @@ func TestDialog(t *testing.T) {
 }
 
 func TestPopup(t *testing.T) {
-	d := newDesk(t, map[string]string{
+	d := newDeskIn(t, browsertest.Alone, map[string]string{
 		"/": `<title>main</title><a target=_blank href="/new">Blank</a>
 			<button onclick="setTimeout(() => window.open('/late'), 100)">Late</button>
 			<button onclick="window.open('/brief')">Brief</button><a target=_blank href="/file">File</a><a href="/file">Direct</a>`,
@@ -421,7 +421,7 @@ func TestExtract(t *testing.T) {
 // A name and a password in an address are in nothing that is told of the page, its
 // frames, links, dialogs and scripts.
 func TestNavigate_withAPassword(t *testing.T) {
-	d := newDesk(t, map[string]string{
+	d := newDeskIn(t, browsertest.Alone, map[string]string{
 		"/": `<title>in</title><a href="/next">Next</a><p>Here</p><iframe src="/inner"></iframe><img src="/none.png">
 			<script>console.error("seen"); alert("hello"); setTimeout(() => { throw new Error("thrown") })</script>`,
 		"/inner": `<button>Inner</button><a href="/file">File</a>`,

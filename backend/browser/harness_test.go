@@ -36,6 +36,11 @@ type desk struct {
 
 func newDesk(t *testing.T, pages map[string]string) *desk {
 	t.Helper()
+	return newDeskIn(t, browsertest.Context, pages)
+}
+
+func newDeskIn(t *testing.T, in func(testing.TB) browsertest.Place, pages map[string]string) *desk {
+	t.Helper()
 	t.Parallel()
 	d := &desk{t: t, lease: control.New(), files: t.TempDir()}
 	if err := os.Chmod(d.files, 0o777); err != nil {
@@ -64,7 +69,7 @@ func newDesk(t *testing.T, pages map[string]string) *desk {
 	d.url = srv.URL
 	d.other = strings.Replace(srv.URL, "127.0.0.1", "localhost", 1)
 
-	place := browsertest.Context(t)
+	place := in(t)
 	d.tabs = tabs.New(tabs.Options{
 		Dial: reached(t, place), Context: place.ID, Downloads: d.files, Max: 5,
 		Held: func() bool { return d.lease.State().Held() },

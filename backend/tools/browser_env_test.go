@@ -38,6 +38,11 @@ type surf struct {
 // newSurf serves pages by their path; "/file" is a file to download.
 func newSurf(t *testing.T, pages map[string]string) *surf {
 	t.Helper()
+	return newSurfIn(t, browsertest.Context, pages)
+}
+
+func newSurfIn(t *testing.T, in func(testing.TB) browsertest.Place, pages map[string]string) *surf {
+	t.Helper()
 	t.Parallel()
 	s := &surf{bench: newBench(t), lease: control.New(), files: t.TempDir(), handler: http.NewServeMux()}
 	s.set = tools.NewSet(tools.Browser()...)
@@ -61,7 +66,7 @@ func newSurf(t *testing.T, pages map[string]string) *surf {
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
 
-	place := browsertest.Context(t)
+	place := in(t)
 	s.tabs = tabs.New(tabs.Options{
 		Dial: place.Dial, Context: place.ID, Downloads: s.files, Max: 5,
 		Held: func() bool { return s.lease.State().Held() },

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/browser"
+	"github.com/glovebox-dev/glovebox/backend/browser/browsertest"
 	"github.com/glovebox-dev/glovebox/backend/browser/tabs"
 	"github.com/glovebox-dev/glovebox/backend/task"
 )
@@ -134,7 +135,7 @@ func TestBrowser_popupsAndTabs(t *testing.T) {
 
 // A download is told with the path under which the other tools find it.
 func TestBrowser_downloads(t *testing.T) {
-	s := newSurf(t, map[string]string{"/": `<title>main</title><a href="/file">Get</a><a target=_blank href="/file">Tab</a>`})
+	s := newSurfIn(t, browsertest.Alone, map[string]string{"/": `<title>main</title><a href="/file">Get</a><a target=_blank href="/file">Tab</a>`})
 	l := s.visit("/")
 	path := filepath.Join(s.files, "report.csv")
 	s.ok("browser_downloads", in{}, "(none)")

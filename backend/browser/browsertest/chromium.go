@@ -163,6 +163,13 @@ func Context(tb testing.TB) Place {
 	return Shared(tb).Context(tb)
 }
 
+// Alone is Context in a Chromium of the test's own, for one that takes files: a browser
+// tells all who are connected to it of all files, whosever context they are of.
+func Alone(tb testing.TB) Place {
+	tb.Helper()
+	return Own(tb).Context(tb)
+}
+
 // Context makes a browser context that is disposed of at the end of the test.
 func (c *Chromium) Context(tb testing.TB) Place {
 	tb.Helper()

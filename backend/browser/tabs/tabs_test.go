@@ -72,7 +72,11 @@ func site(t *testing.T, pages map[string]string) string {
 
 func open(t *testing.T, o tabs.Options) (*tabs.Browser, *tabs.Tab) {
 	t.Helper()
-	place := browsertest.Context(t)
+	return openIn(t, browsertest.Context(t), o)
+}
+
+func openIn(t *testing.T, place browsertest.Place, o tabs.Options) (*tabs.Browser, *tabs.Tab) {
+	t.Helper()
 	o.Context = place.ID
 	if o.Dial == nil {
 		o.Dial = place.Dial
@@ -312,7 +316,7 @@ func TestPopups(t *testing.T) {
 	if err := os.Chmod(files, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	b, tab := open(t, tabs.Options{Max: 4, Downloads: files})
+	b, tab := openIn(t, browsertest.Alone(t), tabs.Options{Max: 4, Downloads: files})
 	visit(t, tab, url+"/")
 	run(t, tab, `setTimeout(() => window.pop = open("/pop"), 300); 0`)
 	await(t, b, "the pop-up", func() bool { c := b.Current(); return c != nil && c.Info().Title == "pop" })

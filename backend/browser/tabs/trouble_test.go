@@ -100,10 +100,10 @@ func TestReconnect_tabsAsTheyWere(t *testing.T) {
 	if err := os.Chmod(files, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	dial := devtools.Endpoint{URL: browsertest.Shared(t).URL}.Dial
+	place := browsertest.Alone(t)
 	var last atomic.Pointer[websocket.Conn]
-	b, tab := open(t, tabs.Options{Downloads: files, Dial: func(ctx context.Context) (*websocket.Conn, error) {
-		ws, err := dial(ctx)
+	b, tab := openIn(t, place, tabs.Options{Downloads: files, Dial: func(ctx context.Context) (*websocket.Conn, error) {
+		ws, err := place.Dial(ctx)
 		last.Store(ws)
 		return ws, err
 	}})
