@@ -219,7 +219,9 @@ func (c *call) finish(timeout time.Duration, background func() []execenv.Process
 			ended = true
 		case <-timer:
 			timer = nil
-			c.kill("timeout", true)
+			if !c.table.Ended(c.proc) { // in time, where all stood still since
+				c.kill("timeout", true)
+			}
 		}
 	}
 	select {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,4 +203,61 @@ func TestRun_interrupt(t *testing.T) {
 	if left := tagged("sleep " + nap); len(left) > 0 {
 		t.Errorf("alive: %v", left)
 	}
+}
+
+// A machine can stand still from before a command's end to after its time. What ended in
+// time is not told as timed out.
+func TestRun_endedInTime(t *testing.T) {
+	p := newPlace(t)
+	c := p.start()
+	for range 4 {
+		begun, done := make(chan struct{}), make(chan execenv.Outcome, 1)
+		cmd := shell("echo; while [ ! -e go ]; do :; done; rm go; exit 3")
+		cmd.Timeout = time.Second
+		go func() {
+			o, err := c.Run(t.Context(), execenv.Caller{}, cmd, func(ch execenv.Chunk) {
+				if ch.Offset == 0 {
+					close(begun)
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- o
+		}()
+		<-begun
+		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		over := time.After(cmd.Timeout)
+		if err := os.WriteFile(filepath.Join(p.cfg.Workdir, "go"), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error { return hasZombie(p.cmd.Process.Pid) })
+		<-over
+		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if o := <-done; o.TimedOut || o.ExitCode != 3 {
+			t.Errorf("outcome %+v", o)
+		}
+	}
+}
+
+// hasZombie is nil when a child of a process has ended and was not waited for.
+func hasZombie(pid int) error {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return err
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // of a thread that may have ended
+		for _, child := range strings.Fields(string(children)) {
+			stat, _ := os.ReadFile("/proc/" + child + "/stat")
+			if bytes.Contains(stat, []byte(") Z ")) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("no child of %d is a zombie", pid)
 }

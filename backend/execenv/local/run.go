@@ -155,7 +155,9 @@ func (e *Env) await(ctx context.Context, timeout time.Duration, cmd *exec.Cmd, t
 	select {
 	case <-exited:
 	case <-timer:
-		cause, o.TimedOut = "timeout", true
+		if !t.ended() { // in time, where all stood still since
+			cause, o.TimedOut = "timeout", true
+		}
 	case <-ctx.Done():
 		cause, o.Interrupted = "stop", true
 	}

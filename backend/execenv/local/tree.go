@@ -59,6 +59,16 @@ func newTree(pid int, mark string) *tree {
 	}
 }
 
+// ended reports whether the first process has ended, also where nobody has heard of
+// it yet.
+func (t *tree) ended() bool {
+	if t.leader.start == 0 {
+		return false // this system has no /proc
+	}
+	p, ok := process(t.leader.pid)
+	return !ok || p.member != t.leader || p.state == 'Z' || p.state == 'X'
+}
+
 // scan returns the members of the tree that are no zombies.
 func (t *tree) scan() []proc {
 	// What began before the first process did is none of its children.

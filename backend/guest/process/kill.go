@@ -12,7 +12,7 @@ import (
 
 // KillsAtOnce is how many kills a Table works at, each of which keeps a thread for
 // itself; further ones wait.
-const KillsAtOnce = 6
+const KillsAtOnce = 12
 
 // MaxNamed is how many processes a report names at most, so that it fits into
 // one frame after a fork bomb too.

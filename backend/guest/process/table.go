@@ -133,6 +133,17 @@ func (t *Table) Close() {
 	t.wg.Wait()
 }
 
+// Ended reports whether a process has ended, also where its end was not heard of yet.
+func (t *Table) Ended(p *Process) bool {
+	t.reap()
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (t *Table) reap() {
 	for {
 		t.forking.Lock()
