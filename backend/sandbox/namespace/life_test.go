@@ -41,6 +41,9 @@ func TestServerDeath_leavesItRunning(t *testing.T) {
 				}
 			})
 			ref := sandbox.Ref(s.said)
+			if len(inside(t, data)) == 0 {
+				t.Error("nothing is seen in a sandbox that runs")
+			}
 			attach := func() string {
 				t.Helper()
 				var err error

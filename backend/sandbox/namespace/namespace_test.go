@@ -106,16 +106,22 @@ func left(t *testing.T, dataDir, _ string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	return append(names, inside(t, dataDir)...)
+}
+
+// inside names the processes that have a directory of a sandbox mounted, as all in it do.
+func inside(t *testing.T, dataDir string) []string {
+	t.Helper()
+	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range lines {
-		if args, err := os.ReadFile(name); err == nil && bytes.Contains(args, []byte(dataDir+"/boxes")) {
-			names = append(names, name)
-		}
-	}
-	return names
+	// What is mounted is told from the root of its file system on, which need not be ours.
+	boxes := filepath.Join(filepath.Base(filepath.Dir(dataDir)), filepath.Base(dataDir), "boxes")
+	return slices.DeleteFunc(tables, func(name string) bool {
+		mounts, err := os.ReadFile(name)
+		return err != nil || !bytes.Contains(mounts, []byte(boxes))
+	})
 }
 
 // fixture is a provider with one sandbox.
