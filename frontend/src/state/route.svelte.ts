@@ -131,7 +131,7 @@ export class Router {
     this.go({ at: "new" });
   }
 
-  /** uncreate closes the form, unless the address leads elsewhere already. */
+  /** uncreate closes the form, unless the address leads elsewhere already: the route follows it a moment later. */
   uncreate(): void {
     if (location.hash === href({ at: "new" })) this.swap(this.route);
   }
@@ -174,6 +174,7 @@ export class Router {
     if (this.route.at === "session") this.go({ at: "session", id: this.route.id });
   }
 
+  /** follow goes to the place of the address. */
   private follow(): void {
     this.followed = location.hash;
     const r = parseRoute(this.followed);
