@@ -155,7 +155,11 @@ test("a panel opens alone in a window of its own", { skip }, async () => {
 });
 
 /** bordered says whether the list stands apart as its style says: without style it does not. */
-const bordered = () => until(() => getComputedStyle(document.querySelector(".side")).borderRightWidth === "1px");
+const bordered = () =>
+  until(() => {
+    const side = document.querySelector(".side"); // there is none while the page is loaded again
+    return side && getComputedStyle(side).borderRightWidth === "1px";
+  });
 
 for (const [what, match] of [["its script", /assets\/index-.*\.js/], ["what its script needs", /assets\/(?!index-).*\.js/], ["its style", /\.css/]]) {
   test(`a page that loses ${what} on the way comes all the same`, { skip }, async () => {
