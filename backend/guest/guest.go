@@ -261,7 +261,7 @@ func (g *Guest) Serve(ctx context.Context) error {
 
 // close ends everything in the order in which it depends on each other.
 func (g *Guest) close(ctx context.Context, server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wire.ShutdownTime)
 	defer cancel()
 	var ending sync.WaitGroup
 	ending.Go(func() { g.terms.shutdown(ctx) })

@@ -25,6 +25,10 @@ import (
 // Version is the wire's version. A guest also serves Version-1.
 const Version = 1
 
+// ShutdownTime is what a guest takes at most to end what runs in it and to write down
+// what became of that, from its answer to PathShutdown on.
+const ShutdownTime = 10 * time.Second
+
 // The headers of a fenced request.
 const (
 	HeaderRoot       = "Glovebox-Root"

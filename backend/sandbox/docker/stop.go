@@ -13,13 +13,13 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
-// What a guest has to say that it goes, and then to end its calls and write down what
-// became of them, which it bounds by itself.
+// What a guest has to say that it goes, and then to have gone.
 const (
 	shutdownTimeout = 5 * time.Second
-	goTimeout       = 12 * time.Second
+	goTimeout       = wire.ShutdownTime + 2*time.Second
 )
 
 // Stop ends what runs in a container and keeps its contents; see

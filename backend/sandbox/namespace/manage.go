@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/glovebox-dev/glovebox/backend/sandbox"
+	"github.com/glovebox-dev/glovebox/backend/wire"
 )
 
 // List implements sandbox.Lister. A box that cannot be read is listed without a
@@ -110,11 +111,11 @@ func (p *Provider) Start(ctx context.Context, ref sandbox.Ref) (sandbox.Handle, 
 	return p.Attach(ctx, ref)
 }
 
-// How long a guest may take to say that it goes, and then to end its calls and write
-// its journal, which it bounds by itself, before it is killed.
+// How long a guest may take to say that it goes, and then to have gone, before it is
+// killed.
 const (
 	shutdown = 3 * time.Second
-	going    = 12 * time.Second
+	going    = wire.ShutdownTime + 2*time.Second
 )
 
 // Stop implements sandbox.Stopper. The box, with HOME and the guest's journal,
